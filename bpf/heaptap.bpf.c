@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The programs that run at probe points and at a target's exec and exit.
+ *
+ * An unsampled allocation costs one trap and ends in sampler_picks(); an unsampled free ends in
+ * live_possible(). Everything below those two lines runs once per sample.
+ *
+ * Where the kernel has uprobe sessions, one program is called at entry and, unless it says no, at
+ * return. Elsewhere each function has an entry and a return probe with a program each.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "maps.bpf.h"
+#include "live.bpf.h"
+#include "pending.bpf.h"
+#include "sampler.bpf.h"
+#include "sites.bpf.h"
+#include "stack.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* What a session program answers at entry; other programs may only answer 0. */
+#define RUN_AT_RETURN 0
+#define NO_RETURN     1
+
+/*
+ * The barrier keeps the compiler from merging the loads into one at a computed offset, which the
+ * verifier refuses for a context.
+ */
+#define REGISTER(number, name)                                                                     \
+	case number:                                                                               \
+		value = regs->name;                                                                \
+		barrier_var(value);                                                                \
+		break
+
+static __always_inline __u64 register_read(const struct pt_regs *regs, __u32 number)
+{
+	__u64 value = 0;
+
+	switch (number) {
+		REGISTER(7, di);
+		REGISTER(6, si);
+		REGISTER(2, dx);
+		REGISTER(1, cx);
+		REGISTER(0, ax);
+		REGISTER(3, bx);
+		REGISTER(5, bp);
+		REGISTER(8, r8);
+		REGISTER(9, r9);
+		REGISTER(10, r10);
+		REGISTER(11, r11);
+		REGISTER(12, r12);
+		REGISTER(13, r13);
+		REGISTER(14, r14);
+		REGISTER(15, r15);
+	}
+	return value;
+}
+
+#undef REGISTER
+
+static __always_inline __u64 random64(void)
+{
+	return (__u64)bpf_get_prandom_u32() << 32 | bpf_get_prandom_u32();
+}
+
+/* The hot path of an allocation. */
+static __always_inline bool sampler_picks(__u64 size)
+{
+	struct sampler_state *state;
+	__u32 key = 0;
+	__s64 left;
+
+	if (settings.exact)
+		return true;
+	state = bpf_map_lookup_elem(&sampler, &key);
+	if (!state)
+		return false;
+	left = state->bytes_left - (__s64)(size ? size : 1);
+	if (left >= 0) {
+		state->bytes_left = left;
+		return false;
+	}
+	/* The first gap of a CPU must be drawn too, or its first allocation would always be picked. */
+	if (!state->ready) {
+		state->ready = 1;
+		state->bytes_left = sampler_gap(&sampling, random64());
+	}
+	return sampler_advance(&sampling, &state->bytes_left, size, random64());
+}
+
+/* The serial of the current process, or 0 if it is not counted. */
+static __always_inline __u32 process_serial(void)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct process_record *process = bpf_map_lookup_elem(&processes, &tgid);
+
+	if (!epochs.active || !process || process->held)
+		return 0;
+	return process->serial;
+}
+
+/* Whether an allocation function of the same image made this call, and so counts it itself. */
+static __always_inline bool is_nested(const struct pt_regs *regs, const struct probe_spec *spec)
+{
+	__u32 image = spec->image;
+	struct nested_calls *nested = bpf_map_lookup_elem(&nested_calls, &image);
+	__u64 base = regs->ip - spec->offset, address;
+	__u32 i;
+
+	if (!nested || !nested->count ||
+	    bpf_probe_read_user(&address, sizeof(address), (void *)regs->sp))
+		return false;
+	for (i = 0; i < PROBE_MAX_NESTED_CALLS; i++) {
+		if (i >= nested->count)
+			break;
+		if (address - base == nested->return_offsets[i])
+			return true;
+	}
+	return false;
+}
+
+static __always_inline int alloc_entered(struct pt_regs *ctx)
+{
+	struct probe_spec spec = probe_spec_of(bpf_get_attach_cookie(ctx));
+	__u64 size = register_read(ctx, spec.size_reg);
+	struct weight weight;
+	struct pending *call;
+	__u32 serial;
+
+	if (spec.kind == PROBE_CALLOC)
+		size *= register_read(ctx, spec.aux_reg);
+	else if (spec.flags & PROBE_SKIP_SMALL_ALIGN &&
+		 register_read(ctx, spec.aux_reg) <= PROBE_SMALL_ALIGN)
+		return NO_RETURN;
+	if (!sampler_picks(size))
+		return NO_RETURN;
+
+	serial = process_serial();
+	if (!serial || is_nested(ctx, &spec))
+		return NO_RETURN;
+	sampler_weight(&sampling, size, &weight);
+	call = pending_push(serial, ctx->sp, weight.bytes);
+	if (!call)
+		return NO_RETURN;
+	call->picked = 1;
+	call->weight = weight;
+	call->size = size;
+	call->out = spec.kind == PROBE_OUT_ALLOC ? register_read(ctx, spec.ptr_reg) : 0;
+	return RUN_AT_RETURN;
+}
+
+/* A picked allocation succeeded. */
+static __always_inline void alloc_record(struct pt_regs *ctx, __u32 serial, __u64 address,
+					 const struct weight *weight)
+{
+	struct live_record record = {.weight = *weight}, old;
+	long err;
+
+	record.stack_id = stack_capture(ctx->ip, ctx->sp, ctx->bp, serial, weight->bytes);
+	err = live_insert(serial, address, &record);
+	if (err == -17 /* EEXIST */ && live_take(serial, address, &old)) {
+		live_forget(address);
+		loss_add(LOSS_FREE_MISSED, old.weight.bytes);
+		site_freed(serial, &old);
+		err = live_insert(serial, address, &record);
+	}
+	if (err)
+		loss_add(LOSS_LIVE_FULL, weight->bytes);
+	site_alloc(serial, record.stack_id, weight);
+}
+
+static __always_inline int alloc_returned(struct pt_regs *ctx)
+{
+	__u32 serial = process_serial();
+	__u64 address = ctx->ax;
+	struct pending call;
+
+	if (!serial)
+		return 0;
+	/* The return has popped the return address. */
+	if (!pending_pop(serial, ctx->sp - 8, &call)) {
+		/* Elsewhere this is the return of an allocation that was not picked. */
+		if (settings.session)
+			loss_add(LOSS_RETURN_UNMATCHED, 0);
+		return 0;
+	}
+	if (call.out) {
+		/* posix_memalign returns 0 or an error number, and an int at that. */
+		if ((__u32)address)
+			return 0;
+		if (bpf_probe_read_user(&address, sizeof(address), (void *)call.out)) {
+			loss_add(LOSS_OUT_FAULT, call.weight.bytes);
+			return 0;
+		}
+	}
+	if (address)
+		alloc_record(ctx, serial, address, &call.weight);
+	return 0;
+}
+
+static __always_inline int realloc_entered(struct pt_regs *ctx)
+{
+	struct probe_spec spec = probe_spec_of(bpf_get_attach_cookie(ctx));
+	__u64 old_address = register_read(ctx, spec.ptr_reg);
+	__u64 size = register_read(ctx, spec.size_reg);
+	struct weight weight;
+	struct pending *call;
+	__u32 serial;
+	bool picked;
+
+	if (!old_address && spec.flags & PROBE_SKIP_NULL_OLD)
+		return NO_RETURN;
+	picked = sampler_picks(size);
+	if (!picked && !(old_address && live_possible(old_address)))
+		return NO_RETURN;
+
+	serial = process_serial();
+	if (!serial || is_nested(ctx, &spec))
+		return NO_RETURN;
+	if (picked)
+		sampler_weight(&sampling, size, &weight);
+	call = pending_push(serial, ctx->sp, picked ? weight.bytes : 0);
+	if (!call)
+		return NO_RETURN;
+	call->size = size;
+	call->out = 0;
+	call->old_address = old_address;
+	if (picked) {
+		call->picked = 1;
+		call->weight = weight;
+	}
+	/* Out of the table now: once realloc has freed it, another thread may get the address. */
+	if (old_address && live_possible(old_address))
+		call->has_old = live_take(serial, old_address, &call->old);
+	return RUN_AT_RETURN;
+}
+
+static __always_inline int realloc_returned(struct pt_regs *ctx)
+{
+	__u32 serial = process_serial();
+	struct pending call;
+
+	if (!serial)
+		return 0;
+	if (!pending_pop(serial, ctx->sp - 8, &call)) {
+		if (settings.session)
+			loss_add(LOSS_RETURN_UNMATCHED, 0);
+		return 0;
+	}
+	/* realloc(p, 0) that returns NULL has freed p; any other NULL is a failure that keeps it. */
+	if (!ctx->ax && call.size) {
+		pending_drop(serial, &call);
+		return 0;
+	}
+	if (call.has_old) {
+		live_forget(call.old_address);
+		site_freed(serial, &call.old);
+	}
+	if (ctx->ax && call.picked)
+		alloc_record(ctx, serial, ctx->ax, &call.weight);
+	return 0;
+}
+
+static __always_inline void free_entered(struct pt_regs *ctx)
+{
+	struct probe_spec spec = probe_spec_of(bpf_get_attach_cookie(ctx));
+	__u64 address = register_read(ctx, spec.ptr_reg);
+	struct live_record record;
+	__u32 serial;
+
+	if (!address || !live_possible(address))
+		return;
+	serial = process_serial();
+	if (!serial)
+		return;
+	if (live_take(serial, address, &record) || pending_take_old(address, &record)) {
+		live_forget(address);
+		site_freed(serial, &record);
+	}
+}
+
+/* At entry the instruction pointer is the probe's, at return it is not. */
+static __always_inline bool is_return(struct pt_regs *ctx)
+{
+	return bpf_get_func_ip(ctx) != ctx->ip;
+}
+
+SEC("uprobe")
+int alloc_session(struct pt_regs *ctx)
+{
+	return is_return(ctx) ? alloc_returned(ctx) : alloc_entered(ctx);
+}
+
+SEC("uprobe")
+int realloc_session(struct pt_regs *ctx)
+{
+	return is_return(ctx) ? realloc_returned(ctx) : realloc_entered(ctx);
+}
+
+SEC("uprobe")
+int alloc_enter(struct pt_regs *ctx)
+{
+	alloc_entered(ctx);
+	return 0;
+}
+
+SEC("uretprobe")
+int alloc_return(struct pt_regs *ctx)
+{
+	alloc_returned(ctx);
+	return 0;
+}
+
+SEC("uprobe")
+int realloc_enter(struct pt_regs *ctx)
+{
+	realloc_entered(ctx);
+	return 0;
+}
+
+SEC("uretprobe")
+int realloc_return(struct pt_regs *ctx)
+{
+	realloc_returned(ctx);
+	return 0;
+}
+
+SEC("uprobe")
+int free_enter(struct pt_regs *ctx)
+{
+	free_entered(ctx);
+	return 0;
+}
+
+/* The lock is held for some ten instructions, unless its holder is preempted. */
+#define CLOSE_ATTEMPTS 1024
+
+/* Closes the epoch because the process leaves the scope; the loader does it if the lock stays taken. */
+static __always_inline void process_leave(__u32 tgid, enum epoch_reason reason)
+{
+	int i;
+
+	bpf_map_delete_elem(&processes, &tgid);
+	for (i = 0; i < CLOSE_ATTEMPTS; i++) {
+		if (!__sync_val_compare_and_swap(&epochs.closing, 0, 1)) {
+			epoch_close(reason);
+			return;
+		}
+	}
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(process_exec, struct task_struct *task)
+{
+	__u32 tgid = BPF_CORE_READ(task, tgid);
+	struct process_record *process = bpf_map_lookup_elem(&processes, &tgid);
+
+	if (!process)
+		return 0;
+	if (process->held)
+		process->held = 0;
+	else
+		process_leave(tgid, EPOCH_EXEC);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(process_exit, struct task_struct *task)
+{
+	__u32 tgid = BPF_CORE_READ(task, tgid);
+
+	/* The last thread ends the process, whichever it is. */
+	if (BPF_CORE_READ(task, signal, live.counter) || !bpf_map_lookup_elem(&processes, &tgid))
+		return 0;
+	process_leave(tgid, EPOCH_EXIT);
+	return 0;
+}

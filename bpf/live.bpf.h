@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The live table: samples not freed yet, by (process serial, address), behind the live filter.
+ *
+ * A block enters at its allocation's return, before the program knows its address, and leaves at
+ * the entry of free, before the allocator can give the address to another thread: no other thread
+ * can use the key in between.
+ */
+#ifndef HEAPTAP_LIVE_BPF_H
+#define HEAPTAP_LIVE_BPF_H
+
+#include "maps.bpf.h"
+
+/* The filter slot of an address. Blocks are 16-byte aligned, so the low bits say nothing. */
+static __always_inline __u32 *live_filter_slot(__u64 address)
+{
+	__u64 hash = (address >> 4) * 0x9e3779b97f4a7c15ull;
+
+	return &live_filter[hash >> (64 - LIVE_FILTER_BITS)];
+}
+
+/* Whether a live sample may lie at address. One read, no false negatives. */
+static __always_inline bool live_possible(__u64 address)
+{
+	return *(volatile __u32 *)live_filter_slot(address) != 0;
+}
+
+/* The record leaves for good: the filter forgets its address. */
+static __always_inline void live_forget(__u64 address)
+{
+	__sync_fetch_and_add(live_filter_slot(address), -1);
+}
+
+/* Takes the record of a block out of the table; the filter still knows its address. */
+static __always_inline bool live_take(__u32 serial, __u64 address, struct live_record *record)
+{
+	struct live_key key = {.address = address, .serial = serial};
+	struct live_record *found = bpf_map_lookup_elem(&live, &key);
+
+	if (!found)
+		return false;
+	*record = *found;
+	return bpf_map_delete_elem(&live, &key) == 0;
+}
+
+/* Puts a taken record back, as it was. */
+static __always_inline bool live_restore(__u32 serial, __u64 address,
+					 const struct live_record *record)
+{
+	struct live_key key = {.address = address, .serial = serial};
+
+	return bpf_map_update_elem(&live, &key, record, BPF_NOEXIST) == 0;
+}
+
+/* 0, -EEXIST if the address has a record already, or another negative error if the table is full. */
+static __always_inline long live_insert(__u32 serial, __u64 address,
+					const struct live_record *record)
+{
+	struct live_key key = {.address = address, .serial = serial};
+	long err;
+
+	/* Before the insertion: the filter must never miss a record. */
+	__sync_fetch_and_add(live_filter_slot(address), 1);
+	err = bpf_map_update_elem(&live, &key, record, BPF_NOEXIST);
+	if (err)
+		live_forget(address);
+	return err;
+}
+
+#endif

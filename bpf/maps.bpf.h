@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Every map and global of the kernel side, with the reason for its size. */
+#ifndef HEAPTAP_MAPS_BPF_H
+#define HEAPTAP_MAPS_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+
+#include "heaptap/epoch.h"
+#include "heaptap/losses.h"
+#include "heaptap/probe.h"
+#include "heaptap/settings.h"
+#include "heaptap/site.h"
+#include "heaptap/stack.h"
+#include "heaptap/weight.h"
+
+const volatile struct settings settings = {};
+const volatile struct sampling_tables sampling = {};
+
+/* Shared with the loader through its mapping of .bss. */
+volatile struct epoch_state epochs = {};
+__u32 live_filter[LIVE_FILTER_SIZE] = {};
+__u32 image_count = 0;
+
+/* The bytes left until the next sample, per CPU. */
+struct sampler_state {
+	__s64 bytes_left;
+	__u64 ready; /* bytes_left has been drawn once */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sampler_state);
+} sampler SEC(".maps");
+
+/* Between a call and its return, for picked allocations and for realloc of a live sample. */
+#define PENDING_MAX 4
+
+struct pending {
+	__u64 sp; /* at entry: where the return address lies */
+	__u64 size;
+	__u64 out; /* posix_memalign's result pointer */
+	__u64 old_address;
+	struct weight weight; /* of the new block, if picked */
+	struct live_record old;
+	__u32 picked;
+	__u32 has_old; /* `old` was taken out of the live table and waits for the outcome */
+};
+
+struct pending_calls {
+	__u32 count;
+	__u32 pad;
+	struct pending calls[PENDING_MAX]; /* outermost first */
+};
+
+/* Task storage goes away with its thread: a thread killed inside malloc leaves nothing behind. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct pending_calls);
+} pending SEC(".maps");
+
+/* The loader sets max_entries: how many live samples it wants to pay for. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct live_key);
+	__type(value, struct live_record);
+} live SEC(".maps");
+
+/* Sites of the open epoch and of the closed ones that the loader has not drained yet. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct site_key);
+	__type(value, struct site_counters);
+} sites SEC(".maps");
+
+/* About 21 MB. Stacks share the chunks of their roots: enough for some 100,000 typical stacks. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, __u64);
+	__type(value, struct stack_chunk);
+} chunks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct image_key);
+	__type(value, struct image_sight);
+} images SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct process_record);
+} processes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PROBE_MAX_IMAGES);
+	__type(key, __u32);
+	__type(value, struct nested_calls);
+} nested_calls SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, LOSS_COUNT);
+	__type(key, __u32);
+	__type(value, struct loss_counter);
+} losses SEC(".maps");
+
+/* Events are wake-ups of 8 bytes; what they tell stands elsewhere too. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 64 * 1024);
+} events SEC(".maps");
+
+/* A lost event is a loss only in time, but it is counted all the same. */
+static __always_inline void loss_add(enum loss loss, __u64 bytes)
+{
+	__u32 key = loss;
+	struct loss_counter *counter = bpf_map_lookup_elem(&losses, &key);
+
+	if (!counter)
+		return;
+	__sync_fetch_and_add(&counter->count, 1);
+	__sync_fetch_and_add(&counter->bytes, bytes);
+}
+
+static __always_inline void event_send(enum event_type type, __u32 value)
+{
+	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+
+	if (!event) {
+		loss_add(LOSS_EVENT_FULL, 0);
+		return;
+	}
+	event->type = type;
+	event->value = value;
+	bpf_ringbuf_submit(event, 0);
+}
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What a call leaves for its return, per thread, matched by the stack pointer.
+ *
+ * Calls nest, so entries lie on falling stack pointers. An entry at or below the stack pointer of
+ * a new call belongs to a call that never returned (longjmp, a signal handler that left): it is
+ * dropped, and a realloc's old block, which such a call did not free, is live again.
+ */
+#ifndef HEAPTAP_PENDING_BPF_H
+#define HEAPTAP_PENDING_BPF_H
+
+#include "live.bpf.h"
+#include "maps.bpf.h"
+
+static __always_inline void pending_drop(__u32 serial, struct pending *call)
+{
+	if (call->has_old && !live_restore(serial, call->old_address, &call->old)) {
+		live_forget(call->old_address);
+		loss_add(LOSS_LIVE_FULL, call->old.weight.bytes);
+	}
+	call->has_old = 0;
+	call->picked = 0;
+}
+
+static __always_inline struct pending_calls *pending_get(__u64 flags)
+{
+	return bpf_task_storage_get(&pending, bpf_get_current_task_btf(), NULL, flags);
+}
+
+/* Drops what is stale for a call whose return address lies at sp. */
+static __always_inline void pending_unwind(struct pending_calls *calls, __u32 serial, __u64 sp)
+{
+	int i;
+
+	for (i = PENDING_MAX - 1; i >= 0; i--) {
+		if (calls->count <= (__u32)i)
+			continue;
+		if (calls->calls[i].sp > sp)
+			break;
+		pending_drop(serial, &calls->calls[i]);
+		calls->count = i;
+	}
+}
+
+/* The entry for a new call at sp, or NULL, counted. */
+static __always_inline struct pending *pending_push(__u32 serial, __u64 sp, __u64 bytes)
+{
+	struct pending_calls *calls = pending_get(BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct pending *call;
+	__u32 count;
+
+	if (!calls)
+		goto lost;
+	pending_unwind(calls, serial, sp);
+	count = calls->count;
+	if (count >= PENDING_MAX)
+		goto lost;
+	call = &calls->calls[count];
+	calls->count = count + 1;
+	call->sp = sp;
+	call->has_old = 0;
+	call->picked = 0;
+	return call;
+lost:
+	loss_add(LOSS_PENDING_FULL, bytes);
+	return NULL;
+}
+
+/* Copies the entry of the call that returned with its return address at sp, and removes it. */
+static __always_inline bool pending_pop(__u32 serial, __u64 sp, struct pending *ret)
+{
+	struct pending_calls *calls = pending_get(0);
+	__u32 last;
+
+	if (!calls)
+		return false;
+	/* Entries below sp belong to calls that never returned. */
+	pending_unwind(calls, serial, sp - 1);
+	last = calls->count - 1;
+	if (last >= PENDING_MAX || calls->calls[last].sp != sp)
+		return false;
+	*ret = calls->calls[last];
+	calls->count = last;
+	return true;
+}
+
+/*
+ * The record of a block that this thread's realloc took out and that is freed all the same: by a
+ * nested free inside realloc, or later if realloc never returned.
+ */
+static __always_inline bool pending_take_old(__u64 address, struct live_record *record)
+{
+	struct pending_calls *calls = pending_get(0);
+	int i;
+
+	if (!calls)
+		return false;
+	for (i = 0; i < PENDING_MAX; i++) {
+		if ((__u32)i < calls->count && calls->calls[i].has_old &&
+		    calls->calls[i].old_address == address) {
+			*record = calls->calls[i].old;
+			calls->calls[i].has_old = 0;
+			return true;
+		}
+	}
+	return false;
+}
+
+#endif

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Walks the stack of a picked allocation and interns it as chunks.
+ *
+ * The walk starts at the allocator's return, where every register is the caller's. Each frame is
+ * normalised at once to (image, file offset), so that equal stacks of different processes, or of
+ * the same program run twice, have the same id.
+ */
+#ifndef HEAPTAP_STACK_BPF_H
+#define HEAPTAP_STACK_BPF_H
+
+#include "maps.bpf.h"
+#include "unwind.bpf.h"
+#include "vma.bpf.h"
+
+#define VMA_CACHE 4
+
+struct walk {
+	struct unwind_state state;
+	__u64 mm;	  /* struct mm_struct * of the target */
+	__u64 trampoline; /* where the kernel lets probed functions return to */
+	__u32 stop;	  /* enum stack_stop, STOP_COUNT while walking */
+	__u32 count;	  /* frames so far */
+	__u32 serial;	  /* of the process if a frame is a raw address, else 0 */
+	__u32 process_serial;
+	__u32 tgid;
+	__u32 vma_next;
+	struct vma vmas[VMA_CACHE];
+	__u64 frames[STACK_MAX_FRAMES]; /* leaf first */
+	struct stack_chunk chunk;	/* being built */
+	__u64 parent;			/* id of the chunk interned last */
+	__u32 interned;			/* frames interned so far, from the root */
+	__u32 busy;
+};
+
+/*
+ * Uprobe programs stay on their CPU but can be preempted by another thread's: each takes one of
+ * four slots of the CPU.
+ */
+#define WALK_SLOTS 4
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, WALK_SLOTS);
+	__type(key, __u32);
+	__type(value, struct walk);
+} walks SEC(".maps");
+
+static int unwind_read(void *to, __u32 size, __u64 address)
+{
+	return bpf_probe_read_user(to, size, (const void *)address);
+}
+
+#define PENDING_RETURN_PROBES 64
+
+static __noinline __u64 unwind_recover(__u64 address, __u64 slot)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct return_instance *instance;
+	__u64 trampoline;
+	int i;
+
+	trampoline = BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr);
+	if (!trampoline || address != trampoline)
+		return address;
+	instance = BPF_CORE_READ(task, utask, return_instances);
+	for (i = 0; i < PENDING_RETURN_PROBES && instance; i++) {
+		if (BPF_CORE_READ(instance, stack) == slot)
+			address = BPF_CORE_READ(instance, orig_ret_vaddr);
+		instance = BPF_CORE_READ(instance, next);
+	}
+	return address;
+}
+
+/* The id of the file behind a mapping, given at first sight; 0 if the table is full. */
+static __always_inline __u32 image_id(struct walk *walk, struct file *file, const struct vma *vma)
+{
+	struct inode *inode = BPF_CORE_READ(file, f_inode);
+	struct image_sight sight = {}, *known;
+	struct image_key key = {};
+	const unsigned char *name;
+
+	key.inode = BPF_CORE_READ(inode, i_ino);
+	key.size = BPF_CORE_READ(inode, i_size);
+	key.device = BPF_CORE_READ(inode, i_sb, s_dev);
+	key.generation = BPF_CORE_READ(inode, i_generation);
+	known = bpf_map_lookup_elem(&images, &key);
+	if (known)
+		return known->id;
+
+	/* A race between two threads wastes an id, no more. */
+	sight.id = __sync_fetch_and_add(&image_count, 1) + 1;
+	sight.tgid = walk->tgid;
+	sight.start = vma->start;
+	sight.end = vma->end;
+	sight.offset = vma->offset;
+	sight.file_size = key.size;
+	name = BPF_CORE_READ(file, f_path.dentry, d_name.name);
+	bpf_probe_read_kernel_str(sight.name, sizeof(sight.name), name);
+	if (sight.id <= FRAME_IMAGE_MAX && !bpf_map_update_elem(&images, &key, &sight, BPF_NOEXIST)) {
+		event_send(EVENT_IMAGE_SEEN, sight.id);
+		return sight.id;
+	}
+	known = bpf_map_lookup_elem(&images, &key);
+	if (known)
+		return known->id;
+	loss_add(LOSS_IMAGE_FULL, 0);
+	return 0;
+}
+
+/* Fills *vma with the mapping of address; start is 0 if there is none. */
+static __always_inline void vma_find(struct walk *walk, __u64 address, struct vma *vma)
+{
+	struct mm_struct *mm = (struct mm_struct *)walk->mm;
+	struct vm_area_struct *area;
+	struct file *file;
+	int attempt;
+
+	for (attempt = 0; attempt < 2; attempt++) {
+		area = vma_walk(mm, address);
+		vma->start = BPF_CORE_READ(area, vm_start);
+		vma->end = BPF_CORE_READ(area, vm_end);
+		if (area && address >= vma->start && address < vma->end)
+			break;
+		vma->start = 0;
+	}
+	if (!vma->start)
+		return;
+	vma->executable = !!(BPF_CORE_READ(area, vm_flags) & VM_EXEC);
+	vma->offset = BPF_CORE_READ(area, vm_pgoff) << 12;
+	file = BPF_CORE_READ(area, vm_file);
+	vma->image = file && vma->executable ? image_id(walk, file, vma) : 0;
+}
+
+/* Turns the state's pc into a frame word; 0 if no executable mapping holds it. */
+static __always_inline __u64 walk_frame(struct walk *walk, __u64 pc)
+{
+	struct vma vma = {};
+	__u32 i;
+
+	for (i = 0; i < VMA_CACHE; i++) {
+		vma = walk->vmas[i];
+		if (pc >= vma.start && pc < vma.end)
+			goto found;
+	}
+	vma_find(walk, pc, &vma);
+	if (!vma.start)
+		return 0;
+	walk->vmas[walk->vma_next & (VMA_CACHE - 1)] = vma;
+	walk->vma_next++;
+found:
+	if (!vma.executable)
+		return 0;
+	if (vma.image)
+		return (__u64)vma.image << FRAME_OFFSET_BITS |
+		       ((pc - vma.start + vma.offset) & FRAME_OFFSET_MASK);
+	walk->serial = walk->process_serial;
+	return FRAME_RAW | pc;
+}
+
+/* One frame: stores it and steps to its caller. A global function is verified once, not per turn. */
+__noinline int walk_step(struct walk *walk)
+{
+	__u64 frame;
+	__u32 count;
+
+	if (!walk)
+		return 1;
+	frame = walk_frame(walk, walk->state.pc);
+	count = walk->count;
+	if (count >= STACK_MAX_FRAMES) {
+		walk->stop = STOP_DEPTH;
+		return 1;
+	}
+	if (!frame) {
+		walk->stop = STOP_NO_MAPPING;
+		if (count)
+			return 1;
+		/* Never an empty stack. */
+		frame = FRAME_RAW | walk->state.pc;
+		walk->serial = walk->process_serial;
+	}
+	walk->frames[count] = frame;
+	walk->count = count + 1;
+	if (walk->stop != STOP_COUNT)
+		return 1;
+	walk->stop = unwind_frame_pointer(&walk->state);
+	return walk->stop != STOP_COUNT;
+}
+
+static __always_inline __u64 hash_step(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+	return hash ^ hash >> 29;
+}
+
+/* Interns the next chunk, from the root. Returns 0 to go on, 1 when done or failed (parent is 0). */
+__noinline int walk_intern(struct walk *walk)
+{
+	struct stack_chunk *chunk;
+	__u32 count, first, i;
+	__u64 id;
+
+	if (!walk || walk->interned >= walk->count)
+		return 1;
+	chunk = &walk->chunk;
+	count = walk->count - walk->interned;
+	first = 0;
+	if (count > STACK_CHUNK_FRAMES) {
+		first = count - STACK_CHUNK_FRAMES;
+		count = STACK_CHUNK_FRAMES;
+	}
+	chunk->parent = walk->parent;
+	chunk->count = count;
+	chunk->stop = walk->parent ? 0 : walk->stop;
+	chunk->serial = walk->serial;
+	id = hash_step(walk->parent, chunk->stop | (__u64)chunk->serial << 32);
+	for (i = 0; i < STACK_CHUNK_FRAMES; i++) {
+		chunk->frames[i] = 0;
+		if (i < count)
+			chunk->frames[i] = walk->frames[(first + i) & (STACK_MAX_FRAMES - 1)];
+		id = hash_step(id, chunk->frames[i]);
+	}
+	id = hash_step(id, count);
+	if (id == STACK_ID_LOST)
+		id = 1;
+	if (!bpf_map_lookup_elem(&chunks, &id) &&
+	    bpf_map_update_elem(&chunks, &id, chunk, BPF_NOEXIST) &&
+	    !bpf_map_lookup_elem(&chunks, &id)) {
+		walk->parent = STACK_ID_LOST;
+		return 1;
+	}
+	walk->parent = id;
+	walk->interned += count;
+	return walk->interned >= walk->count;
+}
+
+static __always_inline struct walk *walk_take(void)
+{
+	struct walk *walk;
+	__u32 slot;
+
+	for (slot = 0; slot < WALK_SLOTS; slot++) {
+		__u32 key = slot;
+
+		walk = bpf_map_lookup_elem(&walks, &key);
+		if (walk && !__sync_val_compare_and_swap(&walk->busy, 0, 1))
+			return walk;
+	}
+	return NULL;
+}
+
+/*
+ * The id of the stack that starts at a call's return: pc is the return address, sp and bp are the
+ * caller's. STACK_ID_LOST, counted, if it could not be walked or stored.
+ */
+static __always_inline __u64 stack_capture(__u64 pc, __u64 sp, __u64 bp, __u32 serial, __u64 bytes)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct walk *walk = walk_take();
+	__u64 id;
+	int i;
+
+	if (!walk) {
+		loss_add(LOSS_SCRATCH_BUSY, bytes);
+		return STACK_ID_LOST;
+	}
+	walk->state.pc = pc - 1;
+	walk->state.sp = sp;
+	walk->state.bp = bp;
+	walk->mm = (__u64)BPF_CORE_READ(task, mm);
+	walk->stop = STOP_COUNT;
+	walk->count = 0;
+	walk->serial = 0;
+	walk->process_serial = serial;
+	walk->tgid = bpf_get_current_pid_tgid() >> 32;
+	walk->vma_next = 0;
+	for (i = 0; i < VMA_CACHE; i++)
+		walk->vmas[i].start = walk->vmas[i].end = 0;
+	for (i = 0; i <= STACK_MAX_FRAMES; i++) {
+		if (walk_step(walk))
+			break;
+	}
+	walk->parent = 0;
+	walk->interned = 0;
+	for (i = 0; i < STACK_MAX_FRAMES / STACK_CHUNK_FRAMES; i++) {
+		if (walk_intern(walk))
+			break;
+	}
+	id = walk->parent;
+	__sync_lock_test_and_set(&walk->busy, 0);
+	if (id == STACK_ID_LOST)
+		loss_add(LOSS_STACK_FULL, bytes);
+	return id;
+}
+
+#endif

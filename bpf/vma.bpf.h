@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Which file backs an address: a walk of mm->mm_mt, the maple tree of mappings, without locks.
+ *
+ * bpf_find_vma() fails whenever another thread holds mmap_lock. The walk may meet a node that is
+ * being replaced; whatever it finds is checked against the address, and tried once more. Nodes are
+ * freed after an RCU grace period, which these programs hold off.
+ */
+#ifndef HEAPTAP_VMA_BPF_H
+#define HEAPTAP_VMA_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+
+#define MAPLE_LEAF_64	 1
+#define MAPLE_RANGE_64	 2
+#define MAPLE_ARANGE_64	 3
+#define MAPLE_MAX_DEPTH	 8
+#define MAPLE_64_PIVOTS	 15
+#define MAPLE_ARANGE_PIVOTS 9
+
+#define VM_EXEC 0x4
+
+/* One mapping as a walk needs it. */
+struct vma {
+	__u64 start;
+	__u64 end;
+	__u64 offset; /* in the file, of start */
+	__u32 image;  /* 0: no file, or not executable */
+	__u32 executable;
+};
+
+/* The slot of a maple node that covers address. */
+static __always_inline __u64 maple_slot(const struct maple_node *node, __u32 type, __u64 address)
+{
+	unsigned long pivots[MAPLE_64_PIVOTS] = {};
+	void *slot = NULL;
+	__u32 count, i;
+
+	if (type == MAPLE_ARANGE_64) {
+		count = MAPLE_ARANGE_PIVOTS;
+		bpf_core_read(pivots, sizeof(unsigned long) * MAPLE_ARANGE_PIVOTS, &node->ma64.pivot);
+	} else {
+		count = MAPLE_64_PIVOTS;
+		bpf_core_read(pivots, sizeof(unsigned long) * MAPLE_64_PIVOTS, &node->mr64.pivot);
+	}
+	/* A pivot is the last index of its slot; 0 past the first means that the node ends here. */
+	for (i = 0; i < MAPLE_64_PIVOTS; i++) {
+		if (i >= count || address <= pivots[i] || (i && !pivots[i]))
+			break;
+	}
+	if (type == MAPLE_ARANGE_64)
+		bpf_probe_read_kernel(&slot, sizeof(slot),
+				      (char *)node + bpf_core_field_offset(struct maple_node, ma64.slot) +
+					      i * sizeof(void *));
+	else
+		bpf_probe_read_kernel(&slot, sizeof(slot),
+				      (char *)node + bpf_core_field_offset(struct maple_node, mr64.slot) +
+					      i * sizeof(void *));
+	return (__u64)slot;
+}
+
+/* The vm_area_struct whose range may cover address, or NULL; the caller checks. */
+static __always_inline struct vm_area_struct *vma_walk(struct mm_struct *mm, __u64 address)
+{
+	__u64 entry = (__u64)BPF_CORE_READ(mm, mm_mt.ma_root);
+	__u32 type;
+	int level;
+
+	/* The root entry is marked as a node, or is the one mapping itself. */
+	if ((entry & 3) != 2 || entry < 4096)
+		return (struct vm_area_struct *)entry;
+	for (level = 0; level < MAPLE_MAX_DEPTH; level++) {
+		type = entry >> 3 & 15;
+		entry = maple_slot((struct maple_node *)(entry & ~255ull), type, address);
+		if (type <= MAPLE_LEAF_64 || entry < 4096)
+			return (struct vm_area_struct *)entry;
+	}
+	return NULL;
+}
+
+#endif

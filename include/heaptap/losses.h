@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Losses: everything heaptap knows it did not count. Each has a name, a counter per CPU and, where
+ * it is known, the weight in bytes of what was lost. They stand in every snapshot's comments and
+ * in the report at the end.
+ */
+#ifndef HEAPTAP_LOSSES_H
+#define HEAPTAP_LOSSES_H
+
+#include "heaptap/types.h"
+
+#define LOSSES(X)                                                                                  \
+	X(PENDING_FULL, "pending_full",                                                            \
+	  "allocations not counted: no memory for the state between call and return")             \
+	X(RETURN_UNMATCHED, "return_unmatched",                                                    \
+	  "allocations not counted: the call's state was gone at its return")                     \
+	X(OUT_FAULT, "out_fault", "allocations not counted: posix_memalign's result was unreadable") \
+	X(SCRATCH_BUSY, "scratch_busy",                                                            \
+	  "allocations counted without a stack: all scratch slots of the CPU were in use")         \
+	X(STACK_FULL, "stack_full", "allocations counted without a stack: the stack table was full") \
+	X(IMAGE_FULL, "image_full", "frames left as raw addresses: the image table was full")      \
+	X(SITE_FULL, "site_full", "changes not counted: the site table was full")                  \
+	X(LIVE_FULL, "live_full",                                                                  \
+	  "allocations counted in alloc_* but not in inuse_*: the live table was full")           \
+	X(FREE_MISSED, "free_missed",                                                              \
+	  "frees not seen: their address was allocated again (counted as freed then)")            \
+	X(EPOCH_LATE, "epoch_late",                                                                \
+	  "threshold snapshots merged with the next one: the loader was late")                     \
+	X(EVENT_FULL, "event_full", "wake-ups of the loader lost: the event ring was full")
+
+enum loss {
+#define X(id, name, text) LOSS_##id,
+	LOSSES(X)
+#undef X
+	LOSS_COUNT
+};
+
+struct loss_counter {
+	__u64 count;
+	__u64 bytes; /* as weights, fixed point, WEIGHT_BYTES_SHIFT */
+};
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What a probe point tells the BPF program that runs there. It travels in the BPF cookie, so that
+ * one program serves every function of a kind in every image.
+ */
+#ifndef HEAPTAP_PROBE_H
+#define HEAPTAP_PROBE_H
+
+#include "heaptap/types.h"
+
+enum probe_kind {
+	PROBE_ALLOC = 1,  /* returns the block: malloc(size), valloc, pvalloc */
+	PROBE_CALLOC,     /* returns the block: calloc(count, size) */
+	PROBE_MEMALIGN,   /* returns the block: memalign(align, size), aligned_alloc */
+	PROBE_OUT_ALLOC,  /* returns 0 and stores the block: posix_memalign(out, align, size) */
+	PROBE_REALLOC,    /* returns the block: realloc(old, size) */
+	PROBE_FREE,       /* free(old) */
+};
+
+/* realloc(NULL, n) ends in a jump to malloc, which counts it. */
+#define PROBE_SKIP_NULL_OLD    1u
+/* An alignment malloc gives anyway (up to 16) ends in a jump to malloc, which counts it. */
+#define PROBE_SKIP_SMALL_ALIGN 2u
+
+#define PROBE_SMALL_ALIGN 16
+
+/* Register numbers are those of the x86-64 instruction encoding: rax 0 ... rdi 7, r8 8 ... r15 15. */
+struct probe_spec {
+	__u8 kind;     /* enum probe_kind */
+	__u8 flags;    /* PROBE_SKIP_* */
+	__u8 size_reg; /* the size in bytes */
+	__u8 aux_reg;  /* calloc's count; the alignment of memalign and posix_memalign */
+	__u8 ptr_reg;  /* the old block of realloc and free; posix_memalign's out pointer */
+	__u8 image;    /* index in the `nested_calls` map */
+	__u32 offset;  /* file offset of the probe point */
+};
+
+/* Images with an allocator that one session can probe. */
+#define PROBE_MAX_IMAGES 64
+
+/* kind:4 flags:4 size_reg:4 aux_reg:4 ptr_reg:4 unused:4 image:8 offset:32, lowest bits first. */
+static inline __u64 probe_cookie(const struct probe_spec *s)
+{
+	return (__u64)(s->kind & 15) | (__u64)(s->flags & 15) << 4 | (__u64)(s->size_reg & 15) << 8 |
+	       (__u64)(s->aux_reg & 15) << 12 | (__u64)(s->ptr_reg & 15) << 16 |
+	       (__u64)s->image << 24 | (__u64)s->offset << 32;
+}
+
+static inline struct probe_spec probe_spec_of(__u64 cookie)
+{
+	return (struct probe_spec){
+		.kind = cookie & 15,
+		.flags = cookie >> 4 & 15,
+		.size_reg = cookie >> 8 & 15,
+		.aux_reg = cookie >> 12 & 15,
+		.ptr_reg = cookie >> 16 & 15,
+		.image = cookie >> 24 & 255,
+		.offset = cookie >> 32,
+	};
+}
+
+/*
+ * Where allocation functions of an image call each other: file offsets of the instructions that
+ * those calls return to. An allocation entered with such a return address is part of an outer one
+ * that counts it. No state is kept, so a longjmp or a killed thread cannot confuse it.
+ */
+#define PROBE_MAX_NESTED_CALLS 31
+
+struct nested_calls {
+	__u32 count;
+	__u32 return_offsets[PROBE_MAX_NESTED_CALLS];
+};
+
+#endif

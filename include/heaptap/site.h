@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Counters per site and epoch, and the records of live samples. */
+#ifndef HEAPTAP_SITE_H
+#define HEAPTAP_SITE_H
+
+#include "heaptap/types.h"
+#include "heaptap/weight.h"
+
+struct site_key {
+	__u32 epoch;
+	__u32 serial;
+	__u64 stack_id;
+};
+
+/* Sums of weights within one epoch. */
+struct site_counters {
+	struct weight alloc;
+	struct weight freed;
+};
+
+struct live_key {
+	__u64 address;
+	__u32 serial;
+	__u32 pad;
+};
+
+struct live_record {
+	__u64 stack_id;
+	struct weight weight;
+};
+
+/*
+ * In front of the live table: how many live samples there are by hash of their address, so that
+ * the free of an unsampled block costs one read. 256 Ki counters, 1 MiB, fit the L2 cache.
+ */
+#define LIVE_FILTER_BITS 18
+#define LIVE_FILTER_SIZE (1u << LIVE_FILTER_BITS)
+
+_Static_assert(sizeof(struct site_key) == 16, "site_key has no padding");
+_Static_assert(sizeof(struct live_key) == 16, "live_key has no padding");
+
+#endif

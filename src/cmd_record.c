@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* heaptap record: command line and environment into session options. */
+#include <argp.h>
+#include <errno.h>
+#include <string.h>
+
+#include "commands.h"
+#include "heaptap/weight.h"
+#include "session.h"
+#include "util/log.h"
+#include "util/size.h"
+
+#define DEFAULT_SAMPLE_BYTES   (512ull << 10)
+#define DEFAULT_ALLOC_INTERVAL (1ull << 30)
+#define DEFAULT_INUSE_INTERVAL (100ull << 20)
+/* 16 MB of kernel memory; at the default rate enough for a heap of 64 GB. */
+#define DEFAULT_MAX_LIVE       (1u << 17)
+/* 128 MB of kernel memory. */
+#define DEFAULT_MAX_LIVE_EXACT (1u << 20)
+#define MAX_LIVE_LIMIT	       (1u << 26)
+/* A timer's seconds must fit a signed 64-bit count of nanoseconds. */
+#define MAX_SECONDS 9000000000ull
+
+enum {
+	OPT_ALLOC_INTERVAL = 256,
+	OPT_FREE_INTERVAL,
+	OPT_INUSE_INTERVAL,
+	OPT_INTERVAL,
+	OPT_DURATION,
+	OPT_SAMPLE_BYTES,
+	OPT_MAX_LIVE,
+	OPT_ATTACH,
+	OPT_KEEP_OLD,
+	OPT_FORCE,
+};
+
+static const struct argp_option record_options[] = {
+	{NULL, 0, NULL, 0, "Target:", 1},
+	{"pid", 'p', "PID", 0, "The running process to attach to", 1},
+	{"force", OPT_FORCE, NULL, 0, "Attach even where a seccomp filter may kill the target", 1},
+	{NULL, 0, NULL, 0, "Output:", 2},
+	{"output", 'o', "PREFIX", 0, "Write PREFIX.0001.pb.gz and on (default ./heaptap)", 2},
+	{"keep-old", OPT_KEEP_OLD, NULL, 0,
+	 "Do not remove this prefix's older snapshots first (HEAP_PROFILE_CLEANUP=0)", 2},
+	{"quiet", 'q', NULL, 0, "Print errors and warnings only", 2},
+	{"verbose", 'v', NULL, 0, "Also print probe points and what the kernel says", 2},
+	{NULL, 0, NULL, 0,
+	 "When to take a snapshot (0 turns one off; sizes take K, M, G), besides SIGUSR2 and the end:",
+	 3},
+	{"alloc-interval", OPT_ALLOC_INTERVAL, "SIZE", 0,
+	 "Each time so many bytes were allocated (default 1G, HEAP_PROFILE_ALLOCATION_INTERVAL)", 3},
+	{"free-interval", OPT_FREE_INTERVAL, "SIZE", 0,
+	 "Each time so many bytes were freed (default 0, HEAP_PROFILE_DEALLOCATION_INTERVAL)", 3},
+	{"inuse-interval", OPT_INUSE_INTERVAL, "SIZE", 0,
+	 "When so much more is in use than at any snapshot before (default 100M, "
+	 "HEAP_PROFILE_INUSE_INTERVAL)",
+	 3},
+	{"interval", OPT_INTERVAL, "SECONDS", 0,
+	 "When the last snapshot is so old (default 0, HEAP_PROFILE_TIME_INTERVAL)", 3},
+	{"duration", OPT_DURATION, "SECONDS", 0, "End the session after so long", 3},
+	{NULL, 0, NULL, 0, "Sampling:", 4},
+	{"sample-bytes", OPT_SAMPLE_BYTES, "SIZE", 0,
+	 "Mean distance between samples (default 512K, TCMALLOC_SAMPLE_PARAMETER); 1 counts every "
+	 "allocation",
+	 4},
+	{"max-live", OPT_MAX_LIVE, "COUNT", 0,
+	 "Live samples to keep track of, at 128 bytes of kernel memory each (default 131072, or "
+	 "1048576 with --sample-bytes 1)",
+	 4},
+	{"attach", OPT_ATTACH, "MODE", 0,
+	 "How to place probes: session, multi or perf (default: the best this kernel has)", 4},
+	{}};
+
+static const char record_doc[] =
+	"Profile the heap of a process into pprof snapshots.\v"
+	"The target is not restarted, relinked or stopped. Snapshots are read by `heaptap report` and "
+	"`go tool pprof`. Exit status: 0 done, 1 failed, 2 wrong usage.";
+
+static int parse_size_option(struct argp_state *state, const char *name, const char *text,
+			     uint64_t max, uint64_t *ret)
+{
+	uint64_t value;
+	int err = size_parse(text, &value);
+
+	if (!err && value > max)
+		err = -ERANGE;
+	if (err) {
+		log_error(0, "%s '%s' is %s: give a number of bytes, such as 524288 or 512K", name, text,
+			  err == -ERANGE ? "too large" : "no size");
+		return EINVAL;
+	}
+	*ret = value;
+	return 0;
+}
+
+static int parse_number_option(const char *name, const char *text, uint64_t max, uint64_t *ret)
+{
+	int err = number_parse(text, max, ret);
+
+	if (err) {
+		log_error(0, "%s '%s' is %s: give a whole number", name, text,
+			  err == -ERANGE ? "too large" : "no number");
+		return EINVAL;
+	}
+	return 0;
+}
+
+static int parse_sample_bytes(struct argp_state *state, const char *name, const char *text,
+			      uint64_t *ret)
+{
+	uint64_t value;
+	int err = size_parse(text, &value);
+
+	if (err || !value || value > SAMPLE_BYTES_MAX) {
+		log_error(0,
+			  "%s '%s' must be a number of bytes from 1 (count every allocation) to 2G; the "
+			  "default is 512K",
+			  name, text);
+		return EINVAL;
+	}
+	*ret = value;
+	return 0;
+}
+
+static int parse_attach(const char *text, enum attach_mode *ret)
+{
+	for (int mode = ATTACH_SESSION; mode <= ATTACH_PERF; mode++) {
+		if (!strcmp(text, attach_mode_name(mode))) {
+			*ret = mode;
+			return 0;
+		}
+	}
+	log_error(0, "--attach '%s' is no attach mode: use session, multi or perf", text);
+	return EINVAL;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct session_options *options = state->input;
+	const uint64_t max_bytes = 1ull << 54; /* as a weight it must fit 63 bits */
+	uint64_t number;
+	int err;
+
+	switch (key) {
+	case 'p':
+		err = parse_number_option("--pid", arg, INT32_MAX, &number);
+		if (!err)
+			options->pid = number;
+		if (!err && !number) {
+			log_error(0, "no process with PID 0: `ps -e` lists the running ones");
+			err = EINVAL;
+		}
+		return err;
+	case 'o':
+		options->prefix = arg;
+		return 0;
+	case 'q':
+		log_set_level(LOG_QUIET);
+		return 0;
+	case 'v':
+		log_set_level(LOG_VERBOSE);
+		options->verbose = true;
+		return 0;
+	case OPT_KEEP_OLD:
+		options->clean = false;
+		return 0;
+	case OPT_FORCE:
+		options->force = true;
+		return 0;
+	case OPT_ALLOC_INTERVAL:
+		return parse_size_option(state, "--alloc-interval", arg, max_bytes,
+					 &options->alloc_interval);
+	case OPT_FREE_INTERVAL:
+		return parse_size_option(state, "--free-interval", arg, max_bytes,
+					 &options->free_interval);
+	case OPT_INUSE_INTERVAL:
+		return parse_size_option(state, "--inuse-interval", arg, max_bytes,
+					 &options->inuse_interval);
+	case OPT_INTERVAL:
+		return parse_number_option("--interval", arg, MAX_SECONDS, &options->interval_s);
+	case OPT_DURATION:
+		return parse_number_option("--duration", arg, MAX_SECONDS, &options->duration_s);
+	case OPT_SAMPLE_BYTES:
+		return parse_sample_bytes(state, "--sample-bytes", arg, &options->sample_bytes);
+	case OPT_MAX_LIVE:
+		err = parse_number_option("--max-live", arg, MAX_LIVE_LIMIT, &options->max_live);
+		if (!err && !options->max_live) {
+			log_error(0, "--max-live must be at least 1");
+			err = EINVAL;
+		}
+		return err;
+	case OPT_ATTACH:
+		return parse_attach(arg, &options->mode);
+	case ARGP_KEY_ARG:
+		/* The command begins here; what follows is its own. */
+		options->command = state->argv + state->next - 1;
+		state->next = state->argc;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+/* Environment variables come first; options override them. */
+static int read_environment(struct session_options *options)
+{
+	const struct {
+		const char *name;
+		uint64_t *value;
+	} variables[] = {
+		{"HEAP_PROFILE_ALLOCATION_INTERVAL", &options->alloc_interval},
+		{"HEAP_PROFILE_DEALLOCATION_INTERVAL", &options->free_interval},
+		{"HEAP_PROFILE_INUSE_INTERVAL", &options->inuse_interval},
+		{"HEAP_PROFILE_TIME_INTERVAL", &options->interval_s},
+	};
+	const char *text = getenv("HEAP_PROFILE_CLEANUP");
+	int err;
+
+	if (text)
+		options->clean = !strchr("0nNfF", *text) || !*text;
+	for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
+		text = getenv(variables[i].name);
+		if (!text || !*text)
+			continue;
+		err = parse_size_option(NULL, variables[i].name, text, 1ull << 33,
+					variables[i].value);
+		if (err)
+			return err;
+	}
+	/* 0 means "off" to tcmalloc, which may be what the variable was set for. */
+	text = getenv("TCMALLOC_SAMPLE_PARAMETER");
+	if (text && *text && strcmp(text, "0"))
+		return parse_sample_bytes(NULL, "TCMALLOC_SAMPLE_PARAMETER", text,
+					  &options->sample_bytes);
+	return 0;
+}
+
+int cmd_record(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = record_options,
+		.parser = parse_option,
+		.args_doc = "-p PID\n-- COMMAND [ARG...]",
+		.doc = record_doc,
+	};
+	struct session_options options = {
+		.prefix = "./heaptap",
+		.sample_bytes = DEFAULT_SAMPLE_BYTES,
+		.alloc_interval = DEFAULT_ALLOC_INTERVAL,
+		.inuse_interval = DEFAULT_INUSE_INTERVAL,
+		.clean = true,
+	};
+
+	/* A value that is wrong has had its line; only unknown options are wrong usage (2). */
+	if (read_environment(&options))
+		return 1;
+	if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &options))
+		return 1;
+	if (!options.pid == !options.command) {
+		log_error(0, options.pid ? "give either -p PID or a command, not both"
+					 : "nothing to profile: give -p PID, or a command after --");
+		return 2;
+	}
+	if (!options.max_live)
+		options.max_live = options.sample_bytes == 1 ? DEFAULT_MAX_LIVE_EXACT
+							      : DEFAULT_MAX_LIVE;
+	return session_run(&options) ? 1 : 0;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * An opened ELF image: its identity, its segments and access to its sections.
+ *
+ * The descriptor stays open, so that a deleted file or one of a process that has exited can still
+ * be read. Addresses are the file's own virtual addresses; frames carry file offsets.
+ */
+#ifndef HEAPTAP_ELF_IMAGE_H
+#define HEAPTAP_ELF_IMAGE_H
+
+#include <stddef.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <libelf.h>
+
+#include "util/cleanup.h"
+
+struct image;
+
+/*
+ * Opens the ELF file behind fd. Takes the descriptor over in every case. path is what messages and
+ * profiles call it; it is copied. Errors: -ENOEXEC if it is no readable 64-bit x86-64 ELF file,
+ * -ENOMEM, or read errors.
+ */
+int image_open(int fd, const char *path, struct image **ret);
+void image_free(struct image *image);
+DEFINE_CLEANUP(image, struct image *, image_free)
+
+const char *image_path(const struct image *image);
+int image_fd(const struct image *image);
+Elf *image_elf(struct image *image);
+/* Lower-case hex digits of the GNU build-id note, or "" if there is none. */
+const char *image_build_id(const struct image *image);
+/* ET_EXEC, or ET_DYN with DF_1_PIE, or with PT_INTERP and no DT_SONAME (libc.so.6 has both). */
+bool image_is_executable(const struct image *image);
+/* PT_INTERP's path, or NULL. */
+const char *image_interpreter(const struct image *image);
+
+/* Conversion by PT_LOAD. Return 0, or -ERANGE if no segment's file part covers it. */
+int image_offset_to_vaddr(const struct image *image, uint64_t offset, uint64_t *ret);
+int image_vaddr_to_offset(const struct image *image, uint64_t vaddr, uint64_t *ret);
+
+/*
+ * Up to size bytes of the file at a virtual address, owned by the image. Returns NULL if the
+ * address is in no segment's file part; *ret_size (may be less than size) otherwise.
+ */
+const uint8_t *image_bytes(struct image *image, uint64_t vaddr, size_t size, size_t *ret_size);
+
+#endif

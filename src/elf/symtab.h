@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The function symbols of an image, from .symtab and .dynsym together. */
+#ifndef HEAPTAP_ELF_SYMTAB_H
+#define HEAPTAP_ELF_SYMTAB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "elf/image.h"
+
+struct symtab;
+
+struct symbol {
+	const char *name; /* raw, without version; owned by the symtab */
+	uint64_t start;	  /* virtual address */
+	uint64_t size;	  /* 0 if the file does not say */
+	bool ifunc;	  /* start is its resolver, not the function itself */
+};
+
+/* Errors: -ENOENT if the image has no function symbols, -ENOMEM, -ENOEXEC for broken tables. */
+int symtab_load(struct image *image, struct symtab **ret);
+void symtab_free(struct symtab *symtab);
+DEFINE_CLEANUP(symtab, struct symtab *, symtab_free)
+
+/*
+ * The function that covers vaddr: global before weak before local, then the longest. Where only
+ * symbols of size 0 lie below, the nearest such, if no other symbol begins in between.
+ * Returns NULL if there is none. The result lives as long as the symtab.
+ */
+const struct symbol *symtab_lookup(const struct symtab *symtab, uint64_t vaddr);
+
+/* A defined function of this name, the default version first; NULL if there is none. */
+const struct symbol *symtab_find(const struct symtab *symtab, const char *name);
+
+#endif

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "kernel.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "heaptap.skel.h"
+#include "probe/sampling.h"
+
+/* From linux/bpf.h of 6.13; Debian 12's headers are older. */
+#define TRACE_UPROBE_MULTI   48
+#define TRACE_UPROBE_SESSION 57
+
+struct kernel {
+	struct heaptap_bpf *object;
+	struct ring_buffer *ring;
+	struct attach_programs programs;
+	__u32 next_serial;
+	int cpu_count;
+};
+
+static bool libbpf_verbose;
+
+static int libbpf_log(enum libbpf_print_level level, const char *format, va_list args)
+{
+	if (!libbpf_verbose || level == LIBBPF_DEBUG)
+		return 0;
+	return vfprintf(stderr, format, args);
+}
+
+/* What the programs report is in the maps: an event only ends the loader's wait. */
+static int event_ignore(void *arg, void *data, size_t size)
+{
+	return 0;
+}
+
+static void choose_program(struct bpf_program *program, bool wanted, int attach_type)
+{
+	bpf_program__set_autoload(program, wanted);
+	if (wanted && attach_type)
+		bpf_program__set_expected_attach_type(program, attach_type);
+}
+
+static void choose_programs(struct heaptap_bpf *object, enum attach_mode mode)
+{
+	int type = mode == ATTACH_PERF ? 0 : TRACE_UPROBE_MULTI;
+	bool session = mode == ATTACH_SESSION;
+
+	choose_program(object->progs.alloc_session, session, TRACE_UPROBE_SESSION);
+	choose_program(object->progs.realloc_session, session, TRACE_UPROBE_SESSION);
+	choose_program(object->progs.alloc_enter, !session, type);
+	choose_program(object->progs.alloc_return, !session, type);
+	choose_program(object->progs.realloc_enter, !session, type);
+	choose_program(object->progs.realloc_return, !session, type);
+	choose_program(object->progs.free_enter, true, type);
+}
+
+static int program_fd(const struct bpf_program *program)
+{
+	return bpf_program__autoload(program) ? bpf_program__fd(program) : -1;
+}
+
+int kernel_open(const struct kernel_options *options, struct kernel **ret)
+{
+	_cleanup_free_ struct sampling_tables *tables = NULL;
+	struct kernel *kernel CLEANUP(kernel) = NULL;
+	struct heaptap_bpf *object;
+	int err;
+
+	if (access("/sys/kernel/btf/vmlinux", R_OK))
+		return -ENOENT;
+	kernel = calloc(1, sizeof(*kernel));
+	tables = calloc(1, sizeof(*tables));
+	if (!kernel || !tables)
+		return -ENOMEM;
+	libbpf_verbose = options->verbose;
+	libbpf_set_print(libbpf_log);
+	kernel->cpu_count = libbpf_num_possible_cpus();
+	if (kernel->cpu_count < 0)
+		return kernel->cpu_count;
+	kernel->next_serial = 1;
+
+	object = kernel->object = heaptap_bpf__open();
+	if (!object)
+		return -errno;
+	sampling_tables_fill(tables, options->sample_bytes);
+	memcpy((void *)&object->rodata->sampling, tables, sizeof(*tables));
+	object->rodata->settings = (struct settings){
+		.alloc_interval = options->alloc_interval << WEIGHT_BYTES_SHIFT,
+		.free_interval = options->free_interval << WEIGHT_BYTES_SHIFT,
+		.inuse_interval = options->inuse_interval << WEIGHT_BYTES_SHIFT,
+		.exact = options->sample_bytes == 1,
+		.session = options->mode == ATTACH_SESSION,
+	};
+	object->bss->epochs.current = 1;
+	bpf_map__set_max_entries(object->maps.live, options->max_live);
+	choose_programs(object, options->mode);
+	err = heaptap_bpf__load(object);
+	if (err)
+		return err == -EINVAL || err == -EACCES ? -EOPNOTSUPP : err;
+
+	kernel->ring = ring_buffer__new(bpf_map__fd(object->maps.events), event_ignore, NULL, NULL);
+	if (!kernel->ring)
+		return -errno;
+	kernel->programs = (struct attach_programs){
+		.alloc_session = program_fd(object->progs.alloc_session),
+		.realloc_session = program_fd(object->progs.realloc_session),
+		.alloc_enter = program_fd(object->progs.alloc_enter),
+		.alloc_return = program_fd(object->progs.alloc_return),
+		.realloc_enter = program_fd(object->progs.realloc_enter),
+		.realloc_return = program_fd(object->progs.realloc_return),
+		.free_enter = program_fd(object->progs.free_enter),
+	};
+	*ret = take_ptr(kernel);
+	return 0;
+}
+
+void kernel_close(struct kernel *kernel)
+{
+	if (!kernel)
+		return;
+	ring_buffer__free(kernel->ring);
+	heaptap_bpf__destroy(kernel->object);
+	free(kernel);
+}
+
+const struct attach_programs *kernel_programs(const struct kernel *kernel)
+{
+	return &kernel->programs;
+}
+
+int kernel_attach_lifecycle(struct kernel *kernel)
+{
+	struct heaptap_bpf *object = kernel->object;
+
+	object->links.process_exec = bpf_program__attach(object->progs.process_exec);
+	if (!object->links.process_exec)
+		return -errno;
+	object->links.process_exit = bpf_program__attach(object->progs.process_exit);
+	if (!object->links.process_exit)
+		return -errno;
+	return 0;
+}
+
+int kernel_set_nested_calls(struct kernel *kernel, __u32 image, const struct nested_calls *nested)
+{
+	return bpf_map__update_elem(kernel->object->maps.nested_calls, &image, sizeof(image), nested,
+				    sizeof(*nested), BPF_ANY);
+}
+
+int kernel_add_process(struct kernel *kernel, pid_t pid, bool held)
+{
+	struct process_record record = {.serial = kernel->next_serial++, .held = held};
+	__u32 key = pid;
+
+	return bpf_map__update_elem(kernel->object->maps.processes, &key, sizeof(key), &record,
+				    sizeof(record), BPF_ANY);
+}
+
+void kernel_remove_process(struct kernel *kernel, pid_t pid)
+{
+	__u32 key = pid;
+
+	bpf_map__delete_elem(kernel->object->maps.processes, &key, sizeof(key), 0);
+}
+
+void kernel_set_active(struct kernel *kernel, bool active)
+{
+	__atomic_store_n(&kernel->object->bss->epochs.active, active, __ATOMIC_SEQ_CST);
+}
+
+int kernel_event_fd(const struct kernel *kernel)
+{
+	return ring_buffer__epoll_fd(kernel->ring);
+}
+
+int kernel_consume_events(struct kernel *kernel)
+{
+	int err = ring_buffer__consume(kernel->ring);
+
+	return err < 0 ? err : 0;
+}
+
+static volatile struct epoch_state *epoch_state(const struct kernel *kernel)
+{
+	return &kernel->object->bss->epochs;
+}
+
+int kernel_close_epoch(struct kernel *kernel, enum epoch_reason reason)
+{
+	volatile struct epoch_state *state = epoch_state(kernel);
+	struct timespec now;
+	__u32 epoch;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	/* A program that holds the lock is at most preempted, never asleep. */
+	while (__sync_val_compare_and_swap(&state->closing, 0, 1))
+		sched_yield();
+	epoch = epoch_close_locked(state, reason, now.tv_sec * 1000000000ull + now.tv_nsec);
+	__sync_lock_release(&state->closing);
+	return epoch ? 0 : -EAGAIN;
+}
+
+/* Programs run under rcu_read_lock: after a grace period none that was running still runs. */
+static void wait_for_programs(void)
+{
+	struct timespec pause = {.tv_nsec = 20000000};
+
+	/* Refused on nohz_full machines. A program runs for microseconds. */
+	if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0))
+		nanosleep(&pause, NULL);
+}
+
+bool kernel_next_epoch(struct kernel *kernel, struct epoch_record *ret)
+{
+	volatile struct epoch_state *state = epoch_state(kernel);
+	volatile struct epoch_record *record;
+	__u32 epoch = state->drained + 1;
+
+	if (epoch >= __atomic_load_n(&state->current, __ATOMIC_ACQUIRE))
+		return false;
+	record = &state->records[epoch % EPOCH_RECORDS];
+	ret->epoch = record->epoch;
+	ret->reason = record->reason;
+	ret->time_ns = record->time_ns;
+	ret->totals.alloc_bytes = record->totals.alloc_bytes;
+	ret->totals.freed_bytes = record->totals.freed_bytes;
+	wait_for_programs();
+	return true;
+}
+
+struct epoch_totals kernel_totals(const struct kernel *kernel)
+{
+	volatile struct epoch_state *state = epoch_state(kernel);
+
+	return (struct epoch_totals){state->totals.alloc_bytes, state->totals.freed_bytes};
+}
+
+#define DRAIN_BATCH 4096
+
+/*
+ * All sites of an epoch. A batch lookup goes bucket by bucket, so entries that are there all the
+ * while, as those of a closed epoch are, are seen exactly once whatever else happens in the map.
+ */
+static int collect_sites(int map, __u32 epoch, struct site_key **ret_keys,
+			 struct site_counters **ret_values, size_t *ret_count)
+{
+	_cleanup_free_ struct site_key *keys = NULL;
+	_cleanup_free_ struct site_counters *values = NULL;
+	size_t count = 0, capacity = 0;
+	bool more = true;
+	__u32 batch = 0, n;
+
+	for (void *from = NULL; more; from = &batch) {
+		if (capacity - count < DRAIN_BATCH) {
+			struct site_key *more_keys;
+			struct site_counters *more_values;
+
+			capacity = capacity * 2 + DRAIN_BATCH;
+			more_keys = reallocarray(keys, capacity, sizeof(*keys));
+			if (more_keys)
+				keys = more_keys;
+			more_values = reallocarray(values, capacity, sizeof(*values));
+			if (more_values)
+				values = more_values;
+			if (!more_keys || !more_values)
+				return -ENOMEM;
+		}
+		n = DRAIN_BATCH;
+		if (bpf_map_lookup_batch(map, from, &batch, keys + count, values + count, &n, NULL)) {
+			if (errno != ENOENT)
+				return -errno;
+			more = false;
+		}
+		/* Keep those of the epoch. */
+		for (size_t i = count, end = count + n; i < end; i++) {
+			if (keys[i].epoch != epoch)
+				continue;
+			keys[count] = keys[i];
+			values[count++] = values[i];
+		}
+	}
+	*ret_keys = take_ptr(keys);
+	*ret_values = take_ptr(values);
+	*ret_count = count;
+	return 0;
+}
+
+int kernel_drain(struct kernel *kernel, __u32 epoch,
+		 int (*add)(void *arg, const struct site_key *key,
+			    const struct site_counters *counters),
+		 void *arg)
+{
+	int map = bpf_map__fd(kernel->object->maps.sites), err, failed = 0;
+	_cleanup_free_ struct site_key *keys = NULL;
+	_cleanup_free_ struct site_counters *values = NULL;
+	size_t count = 0;
+
+	err = collect_sites(map, epoch, &keys, &values, &count);
+	if (err)
+		return err;
+	for (size_t i = 0; i < count; i++) {
+		err = add(arg, &keys[i], &values[i]);
+		if (err)
+			failed = err;
+		else
+			bpf_map_delete_elem(map, &keys[i]);
+	}
+	if (failed)
+		return failed;
+	__atomic_store_n(&kernel->object->bss->epochs.drained, epoch, __ATOMIC_RELEASE);
+	return 0;
+}
+
+int kernel_read_chunk(struct kernel *kernel, __u64 id, struct stack_chunk *ret)
+{
+	return bpf_map__lookup_elem(kernel->object->maps.chunks, &id, sizeof(id), ret, sizeof(*ret),
+				    0);
+}
+
+int kernel_read_images(struct kernel *kernel,
+		       int (*seen)(void *arg, const struct image_sight *sight), void *arg)
+{
+	int map = bpf_map__fd(kernel->object->maps.images), err;
+	struct image_key key, *previous = NULL;
+	struct image_sight sight;
+
+	/* Images are only ever added: the walk meets all that were there when it began. */
+	while (!bpf_map_get_next_key(map, previous, &key)) {
+		previous = &key;
+		if (bpf_map_lookup_elem(map, &key, &sight))
+			continue;
+		err = seen(arg, &sight);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int kernel_read_losses(struct kernel *kernel, struct loss_counter ret[LOSS_COUNT])
+{
+	size_t size = kernel->cpu_count * sizeof(struct loss_counter);
+	_cleanup_free_ struct loss_counter *counters = calloc(1, size);
+	int err;
+
+	if (!counters)
+		return -ENOMEM;
+	memset(ret, 0, LOSS_COUNT * sizeof(*ret));
+	for (__u32 loss = 0; loss < LOSS_COUNT; loss++) {
+		err = bpf_map__lookup_elem(kernel->object->maps.losses, &loss, sizeof(loss), counters,
+					   size, 0);
+		if (err)
+			return err;
+		for (int cpu = 0; cpu < kernel->cpu_count; cpu++) {
+			ret[loss].count += counters[cpu].count;
+			ret[loss].bytes += counters[cpu].bytes;
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The kernel side as the session sees it: the loaded BPF object, and its maps as plain calls.
+ * The only file besides probe/attach.c and unwind/upload.c that knows libbpf.
+ */
+#ifndef HEAPTAP_KERNEL_H
+#define HEAPTAP_KERNEL_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "heaptap/epoch.h"
+#include "heaptap/losses.h"
+#include "heaptap/probe.h"
+#include "heaptap/settings.h"
+#include "heaptap/site.h"
+#include "heaptap/stack.h"
+#include "probe/attach.h"
+#include "util/cleanup.h"
+
+struct kernel;
+
+struct kernel_options {
+	__u64 sample_bytes;   /* 1: exact */
+	__u64 alloc_interval; /* bytes; 0: off */
+	__u64 free_interval;
+	__u64 inuse_interval;
+	__u32 max_live;
+	enum attach_mode mode;
+	bool verbose; /* let libbpf explain failures */
+};
+
+/*
+ * Loads the programs for an attach mode. Errors: -EPERM without the capabilities, -ENOENT without
+ * kernel BTF, -EOPNOTSUPP if this kernel refuses the programs, -ENOMEM.
+ */
+int kernel_open(const struct kernel_options *options, struct kernel **ret);
+void kernel_close(struct kernel *kernel);
+DEFINE_CLEANUP(kernel, struct kernel *, kernel_close)
+
+/* The programs' descriptors, for attach. */
+const struct attach_programs *kernel_programs(const struct kernel *kernel);
+/* Attaches the exec and exit tracepoints. */
+int kernel_attach_lifecycle(struct kernel *kernel);
+int kernel_set_nested_calls(struct kernel *kernel, __u32 image, const struct nested_calls *nested);
+
+/* Takes a process into the scope, and out of it. held: until its next exec nothing is counted. */
+int kernel_add_process(struct kernel *kernel, pid_t pid, bool held);
+void kernel_remove_process(struct kernel *kernel, pid_t pid);
+
+/* From here on allocations are counted, or not. */
+void kernel_set_active(struct kernel *kernel, bool active);
+
+/* Readable when the kernel side has sent an event. */
+int kernel_event_fd(const struct kernel *kernel);
+/* Calls handler for every event that waits. Returns 0 or a negative errno. */
+int kernel_consume_events(struct kernel *kernel);
+
+/* Closes the open epoch. Returns 0, or -EAGAIN if too many closed ones wait to be drained. */
+int kernel_close_epoch(struct kernel *kernel, enum epoch_reason reason);
+/*
+ * The oldest closed epoch that is not drained. Waits until no program can still add to it.
+ * Returns false if there is none.
+ */
+bool kernel_next_epoch(struct kernel *kernel, struct epoch_record *ret);
+/* Totals as they are now, weights. */
+struct epoch_totals kernel_totals(const struct kernel *kernel);
+
+/*
+ * Hands the sites of a closed epoch to add(), takes them out of the map and marks the epoch as
+ * drained. add() may fail with a negative errno, which is returned; the epoch then stays.
+ */
+int kernel_drain(struct kernel *kernel, __u32 epoch,
+		 int (*add)(void *arg, const struct site_key *key,
+			    const struct site_counters *counters),
+		 void *arg);
+
+/* Errors: -ENOENT. */
+int kernel_read_chunk(struct kernel *kernel, __u64 id, struct stack_chunk *ret);
+/* Calls seen() for every image the programs have met. */
+int kernel_read_images(struct kernel *kernel,
+		       int (*seen)(void *arg, const struct image_sight *sight), void *arg);
+/* Sums over all CPUs. */
+int kernel_read_losses(struct kernel *kernel, struct loss_counter ret[LOSS_COUNT]);
+
+#endif

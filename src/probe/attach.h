@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Puts BPF programs on probe points, in the cheapest way this kernel has.
+ *
+ * The kernel is asked, not its version number: a mode is there if a link of its kind can be made.
+ * libbpf 1.1 predates uprobe_multi, so those links are made with bpf() itself.
+ */
+#ifndef HEAPTAP_PROBE_ATTACH_H
+#define HEAPTAP_PROBE_ATTACH_H
+
+#include <sys/types.h>
+
+#include "probe/points.h"
+#include "util/cleanup.h"
+
+enum attach_mode {
+	ATTACH_AUTO,
+	ATTACH_SESSION, /* uprobe_multi session (6.13): the entry decides whether the return traps */
+	ATTACH_MULTI,	/* uprobe_multi (6.6): entry and return */
+	ATTACH_PERF,	/* a perf event per point, entry and return */
+};
+
+const char *attach_mode_name(enum attach_mode mode);
+
+/* Descriptors of the loaded programs; those the mode does not use are -1. */
+struct attach_programs {
+	int alloc_session;
+	int realloc_session;
+	int alloc_enter;
+	int alloc_return;
+	int realloc_enter;
+	int realloc_return;
+	int free_enter;
+};
+
+/* The best mode of this kernel, or -EPERM, or -EOPNOTSUPP if it has no BPF uprobes at all. */
+int attach_probe_mode(enum attach_mode *ret);
+
+struct attach; /* links; they go away when it is freed, or when the process dies */
+
+int attach_new(enum attach_mode mode, const struct attach_programs *programs, pid_t pid,
+	       struct attach **ret);
+void attach_free(struct attach *attach);
+DEFINE_CLEANUP(attach, struct attach *, attach_free)
+
+/*
+ * Attaches all points of an image; fd is the file, opened. Frees are attached first, so that no
+ * block that is counted can be freed unseen. Returns 0 or a negative errno.
+ */
+int attach_points(struct attach *attach, int fd, const struct probe_points *points);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The allocation functions we know. Adding one is adding a row in catalog.c. */
+#ifndef HEAPTAP_PROBE_CATALOG_H
+#define HEAPTAP_PROBE_CATALOG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "heaptap/probe.h"
+
+#define CATALOG_NO_ARG (-1)
+
+/* Arguments are counted from 0, as the x86-64 System V ABI passes them. */
+struct catalog_function {
+	const char *name;
+	enum probe_kind kind;
+	signed char size_arg; /* the size in bytes, or CATALOG_NO_ARG; and so below */
+	signed char aux_arg;  /* calloc's count, or the alignment */
+	signed char ptr_arg;  /* the old block, or posix_memalign's out pointer */
+};
+
+/* All of them; where functions share an address the first stands for it. */
+extern const struct catalog_function catalog_functions[];
+extern const size_t catalog_function_count;
+
+/* The register (probe.h numbering) that an argument arrives in. */
+unsigned int catalog_arg_register(int arg);
+
+#endif

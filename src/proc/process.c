@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * /proc/PID/stat and /proc/PID/status.
+ *
+ * stat is "PID (COMM) STATE PPID ...", and COMM may hold anything, parentheses and line ends
+ * included: the fields are counted from the last parenthesis.
+ */
+#include "proc/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "util/cleanup.h"
+
+/* include/linux/sched.h; stat shows the kernel's own flag word. */
+#define PF_KTHREAD 0x00200000
+
+/* Both files are below 2 KiB but for the group and CPU lists of status. */
+#define FILE_MAX_SIZE 65536
+
+static int read_file(pid_t pid, const char *name, char **ret)
+{
+	char *text _cleanup_free_ = malloc(FILE_MAX_SIZE);
+	int fd _cleanup_close_ = -1;
+	size_t size = 0;
+	char path[64];
+
+	if (!text)
+		return -ENOMEM;
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	while (size < FILE_MAX_SIZE - 1) {
+		ssize_t n = read(fd, text + size, FILE_MAX_SIZE - 1 - size);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		size += n;
+	}
+	text[size] = 0;
+	*ret = take_ptr(text);
+	return 0;
+}
+
+int process_parse_stat(const char *text, struct process *ret)
+{
+	const char *open = strchr(text, '('), *close = strrchr(text, ')');
+	unsigned int flags;
+	size_t length;
+	char state;
+
+	if (!open || !close || close < open)
+		return -EINVAL;
+	/* Fields 3 state, 9 flags, 22 starttime. */
+	if (sscanf(close + 1,
+		   " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d "
+		   "%llu",
+		   &state, &flags, &ret->start_ticks) != 3)
+		return -EINVAL;
+	/* Kernel threads may show more than a comm's 16 bytes. */
+	length = close - open - 1;
+	if (length >= sizeof(ret->comm))
+		length = sizeof(ret->comm) - 1;
+	memcpy(ret->comm, open + 1, length);
+	ret->comm[length] = 0;
+	ret->kernel_thread = flags & PF_KTHREAD;
+	ret->zombie = state == 'Z' || state == 'X' || state == 'x';
+	return 0;
+}
+
+/* The number after "\nKEY:", which no comm can imitate: status escapes line ends. */
+static int status_number(const char *text, const char *key, int *ret)
+{
+	const char *pos = strstr(text, key);
+
+	return pos && sscanf(pos + strlen(key), "%d", ret) == 1 ? 0 : -EINVAL;
+}
+
+int process_read(pid_t pid, struct process *ret)
+{
+	char *stat _cleanup_free_ = NULL, *status _cleanup_free_ = NULL;
+	struct process process = {.pid = pid};
+	int err, seccomp;
+
+	if (pid <= 0)
+		return -ESRCH;
+	err = read_file(pid, "stat", &stat);
+	if (!err)
+		err = read_file(pid, "status", &status);
+	if (!err)
+		err = process_parse_stat(stat, &process);
+	if (!err)
+		err = status_number(status, "\nTgid:", &process.tgid);
+	if (err)
+		return err;
+	process.thread = process.tgid != pid;
+	/* Missing in kernels without seccomp. */
+	if (!status_number(status, "\nSeccomp:", &seccomp))
+		process.seccomp_mode = seccomp;
+	*ret = process;
+	return 0;
+}

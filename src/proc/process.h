@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What /proc tells about one process. */
+#ifndef HEAPTAP_PROC_PROCESS_H
+#define HEAPTAP_PROC_PROCESS_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct process {
+	pid_t pid;
+	char comm[17];
+	bool kernel_thread;
+	bool zombie;
+	bool thread; /* pid names a thread that is not its group's leader */
+	pid_t tgid;
+	unsigned int seccomp_mode;	/* 0 none, 1 strict, 2 filter */
+	unsigned long long start_ticks; /* with the pid, the identity of the process */
+};
+
+/* Errors: -ESRCH if there is no such process, -EINVAL if its files are not understood. */
+int process_read(pid_t pid, struct process *ret);
+
+/* The part of it that /proc/PID/stat tells: comm, kernel_thread, zombie, start_ticks. */
+int process_parse_stat(const char *text, struct process *ret);
+
+#endif

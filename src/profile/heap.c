@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#define HASH_NONFATAL_OOM 1
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "profile/heap.h"
+
+struct heap {
+	int (*read_chunk)(void *arg, uint64_t id, struct stack_chunk *ret);
+	void *arg;
+	struct heap_stack *stacks;
+	struct heap_site *sites;
+};
+
+int heap_new(int (*read_chunk)(void *arg, uint64_t id, struct stack_chunk *ret), void *arg,
+	     struct heap **ret)
+{
+	struct heap *heap = calloc(1, sizeof(*heap));
+
+	if (!heap)
+		return -ENOMEM;
+	heap->read_chunk = read_chunk;
+	heap->arg = arg;
+	*ret = heap;
+	return 0;
+}
+
+static void stack_free(struct heap_stack *stack)
+{
+	if (!stack)
+		return;
+	free(stack->frames);
+	free(stack);
+}
+DEFINE_CLEANUP(stack, struct heap_stack *, stack_free)
+
+void heap_free(struct heap *heap)
+{
+	struct heap_stack *stack, *next_stack;
+	struct heap_site *site, *next_site;
+
+	if (!heap)
+		return;
+	HASH_ITER (hh, heap->sites, site, next_site) {
+		HASH_DEL(heap->sites, site);
+		free(site);
+	}
+	HASH_ITER (hh, heap->stacks, stack, next_stack) {
+		HASH_DEL(heap->stacks, stack);
+		stack_free(stack);
+	}
+	free(heap);
+}
+
+/* Reads the chunks from the leaf to the root. A chain that is broken or too long is a lost stack.
+ */
+static int read_frames(struct heap *heap, struct heap_stack *stack)
+{
+	uint64_t frames[STACK_MAX_FRAMES];
+	struct stack_chunk chunk;
+	uint64_t id = stack->id;
+	size_t count = 0;
+
+	stack->lost = true;
+	while (id != STACK_ID_LOST) {
+		if (heap->read_chunk(heap->arg, id, &chunk))
+			return 0;
+		if (chunk.count > STACK_CHUNK_FRAMES || count + chunk.count > STACK_MAX_FRAMES ||
+		    !chunk.count || chunk.stop >= STOP_COUNT)
+			return 0;
+		memcpy(frames + count, chunk.frames, chunk.count * sizeof(*frames));
+		count += chunk.count;
+		stack->serial = chunk.serial;
+		stack->stop = chunk.stop;
+		id = chunk.parent;
+	}
+	if (!count)
+		return 0;
+	stack->frames = malloc(count * sizeof(*frames));
+	if (!stack->frames)
+		return -ENOMEM;
+	memcpy(stack->frames, frames, count * sizeof(*frames));
+	stack->count = count;
+	stack->lost = false;
+	return 0;
+}
+
+static int find_stack(struct heap *heap, uint64_t id, const struct heap_stack **ret)
+{
+	struct heap_stack *stack CLEANUP(stack) = NULL;
+	struct heap_stack *known;
+	int err;
+
+	HASH_FIND(hh, heap->stacks, &id, sizeof(id), known);
+	if (!known) {
+		stack = calloc(1, sizeof(*stack));
+		if (!stack)
+			return -ENOMEM;
+		stack->id = id;
+		err = read_frames(heap, stack);
+		if (err)
+			return err;
+		HASH_ADD(hh, heap->stacks, id, sizeof(stack->id), stack);
+		if (!stack->hh.tbl) /* uthash ran out of memory */
+			return -ENOMEM;
+		known = take_ptr(stack);
+	}
+	*ret = known;
+	return 0;
+}
+
+static void sum_add(struct heap_sum *sum, const struct weight *weight)
+{
+	sum->bytes += weight->bytes;
+	sum->objects += weight->objects;
+	sum->variance += weight->variance;
+}
+
+int heap_add(struct heap *heap, const struct site_key *key, const struct site_counters *counters)
+{
+	_cleanup_free_ struct heap_site *site = NULL;
+	struct heap_site *known;
+	int err;
+
+	site = calloc(1, sizeof(*site));
+	if (!site)
+		return -ENOMEM;
+	site->key.stack_id = key->stack_id;
+	site->key.serial = key->serial;
+	HASH_FIND(hh, heap->sites, &site->key, sizeof(site->key), known);
+	if (!known) {
+		err = find_stack(heap, key->stack_id, &site->stack);
+		if (err)
+			return err;
+		HASH_ADD(hh, heap->sites, key, sizeof(site->key), site);
+		if (!site->hh.tbl)
+			return -ENOMEM;
+		known = take_ptr(site);
+	}
+	sum_add(&known->alloc, &counters->alloc);
+	sum_add(&known->freed, &counters->freed);
+	return 0;
+}
+
+const struct heap_site *heap_sites(const struct heap *heap)
+{
+	return heap->sites;
+}

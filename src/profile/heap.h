@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The heap as known so far: for every site the sums over all drained epochs, and the stacks the
+ * sites stand on.
+ */
+#ifndef HEAPTAP_PROFILE_HEAP_H
+#define HEAPTAP_PROFILE_HEAP_H
+
+#include <uthash.h>
+
+#include "heaptap/site.h"
+#include "heaptap/stack.h"
+#include "util/cleanup.h"
+
+/* Sums of weights, in the fixed point of struct weight, wide enough for years. */
+struct heap_sum {
+	unsigned __int128 bytes;
+	unsigned __int128 objects;
+	unsigned __int128 variance;
+};
+
+struct heap_stack {
+	uint64_t id;
+	uint64_t *frames; /* leaf first */
+	size_t count;
+	uint32_t serial; /* of the process if a frame is a raw address */
+	enum stack_stop stop;
+	bool lost; /* no frames: the stack could not be stored or read */
+	UT_hash_handle hh;
+};
+
+struct heap_site {
+	struct {
+		uint64_t stack_id;
+		uint32_t serial;
+		uint32_t pad;
+	} key;
+	const struct heap_stack *stack;
+	struct heap_sum alloc;
+	struct heap_sum freed;
+	UT_hash_handle hh;
+};
+
+struct heap;
+
+/*
+ * read_chunk fetches a chunk of a stack: 0 or a negative errno. It is called once per chunk and
+ * stack.
+ */
+int heap_new(int (*read_chunk)(void *arg, uint64_t id, struct stack_chunk *ret), void *arg,
+	     struct heap **ret);
+void heap_free(struct heap *heap);
+DEFINE_CLEANUP(heap, struct heap *, heap_free)
+
+/* Adds the counters of one site and epoch. Returns 0 or -ENOMEM, then nothing was added. */
+int heap_add(struct heap *heap, const struct site_key *key, const struct site_counters *counters);
+
+/* All sites, linked by hh.next. NULL if there are none. */
+const struct heap_site *heap_sites(const struct heap *heap);
+
+#endif

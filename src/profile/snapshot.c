@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#define HASH_NONFATAL_OOM 1
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "profile/snapshot.h"
+
+/*
+ * Frames that only pass an allocation on. pprof removes a match and everything below it, so the
+ * function that wanted the memory gets it as its own.
+ */
+#define DROP_FRAMES                                                                                \
+	"(operator new|operator new\\[\\]|malloc|calloc|realloc|reallocarray|memalign|"            \
+	"aligned_alloc|posix_memalign|valloc|pvalloc|__libc_malloc|__libc_calloc|__libc_realloc|"  \
+	"__libc_memalign|__gnu_cxx::new_allocator<.*>::allocate|"                                  \
+	"std::(__new_allocator|allocator|allocator_traits)<.*>::allocate)"
+
+/* A frame's place in the profile, so that each is named and added once. */
+struct known_frame {
+	struct {
+		uint64_t frame;
+		uint64_t serial; /* 0 unless the frame is a raw address */
+	} key;
+	uint32_t location;
+	UT_hash_handle hh;
+};
+
+/* A made-up frame, such as "[cut: ...]". */
+struct known_note {
+	char *text;
+	uint32_t location;
+	UT_hash_handle hh;
+};
+
+struct builder {
+	const struct snapshot_input *input;
+	struct profile *profile;
+	struct known_frame *frames;
+	struct known_note *notes;
+	uint32_t *mappings; /* by image id */
+	size_t mapping_count;
+	const struct image_entry *main_entry;
+};
+
+static void builder_fini(struct builder *builder)
+{
+	struct known_frame *frame, *next_frame;
+	struct known_note *note, *next_note;
+
+	HASH_ITER (hh, builder->frames, frame, next_frame) {
+		HASH_DEL(builder->frames, frame);
+		free(frame);
+	}
+	HASH_ITER (hh, builder->notes, note, next_note) {
+		HASH_DEL(builder->notes, note);
+		free(note->text);
+		free(note);
+	}
+	free(builder->mappings);
+	profile_free(builder->profile);
+}
+
+static uint32_t add_mapping(struct builder *builder, const struct image_entry *entry)
+{
+	struct profile_mapping mapping = {
+		.start = entry->start,
+		.limit = entry->end,
+		.offset = entry->offset,
+		.filename = profile_string(builder->profile, entry->path),
+		.build_id = profile_string(builder->profile,
+					   entry->image ? image_build_id(entry->image) : ""),
+	};
+
+	return profile_add_mapping(builder->profile, &mapping);
+}
+
+/* The mapping of an image; 0 if memory ran out. */
+static uint32_t mapping_of(struct builder *builder, const struct image_entry *entry)
+{
+	if (entry->id >= builder->mapping_count) {
+		size_t count = (size_t)entry->id + 16;
+		uint32_t *mappings = reallocarray(builder->mappings, count, sizeof(*mappings));
+
+		if (!mappings)
+			return 0;
+		memset(mappings + builder->mapping_count, 0,
+		       (count - builder->mapping_count) * sizeof(*mappings));
+		builder->mappings = mappings;
+		builder->mapping_count = count;
+	}
+	if (!builder->mappings[entry->id]) {
+		/* Mapping 0 of the file, which is the id 1, is the program and is there already. */
+		if (builder->main_entry && entry->image &&
+		    entry->image == builder->main_entry->image)
+			builder->mappings[entry->id] = 1;
+		else
+			builder->mappings[entry->id] = add_mapping(builder, entry);
+	}
+	return builder->mappings[entry->id];
+}
+
+static uint32_t add_function(struct builder *builder, const char *name, const char *system_name,
+			     const char *filename)
+{
+	struct profile_function function = {
+		.name = profile_string(builder->profile, name),
+		.system_name = profile_string(builder->profile, system_name),
+		.filename = profile_string(builder->profile, filename),
+	};
+
+	return profile_add_function(builder->profile, &function);
+}
+
+/* A location for code in an image, with its names. */
+static int image_location(struct builder *builder, const struct image_entry *entry, uint64_t offset,
+			  uint32_t *ret)
+{
+	uint32_t mapping = mapping_of(builder, entry);
+	_cleanup_free_ struct profile_line *lines = NULL;
+	struct symbolized_frame names = {};
+	int err;
+
+	if (!mapping)
+		return -ENOMEM;
+	if (entry->image) {
+		err = symbolizer_lookup(builder->input->symbolizer, entry->image, offset, &names);
+		if (err)
+			return err;
+	}
+	if (names.line_count) {
+		lines = calloc(names.line_count, sizeof(*lines));
+		if (!lines)
+			return -ENOMEM;
+	}
+	for (size_t i = 0; i < names.line_count; i++) {
+		const struct symbolized_line *line = &names.lines[i];
+
+		lines[i].function =
+			add_function(builder, line->name, line->system_name, line->filename);
+		lines[i].line = line->line;
+		if (line->filename)
+			builder->profile->mappings[mapping - 1].has_filenames = true;
+		if (line->line)
+			builder->profile->mappings[mapping - 1].has_line_numbers = true;
+	}
+	if (names.line_count)
+		builder->profile->mappings[mapping - 1].has_functions = true;
+	if (names.line_count > 1)
+		builder->profile->mappings[mapping - 1].has_inline_frames = true;
+	*ret = profile_add_location(builder->profile, mapping,
+				    entry->start + offset - entry->offset, lines, names.line_count);
+	return 0;
+}
+
+static int frame_location(struct builder *builder, uint64_t frame, uint32_t serial, uint32_t *ret)
+{
+	_cleanup_free_ struct known_frame *known = calloc(1, sizeof(*known));
+	const struct image_entry *entry = NULL;
+	struct known_frame *found;
+	int err;
+
+	if (!known)
+		return -ENOMEM;
+	known->key.frame = frame;
+	known->key.serial = frame & FRAME_RAW ? serial : 0;
+	HASH_FIND(hh, builder->frames, &known->key, sizeof(known->key), found);
+	if (found) {
+		*ret = found->location;
+		return 0;
+	}
+	if (!(frame & FRAME_RAW))
+		entry = images_lookup(builder->input->images, frame >> FRAME_OFFSET_BITS);
+	if (entry) {
+		err = image_location(builder, entry, frame & FRAME_OFFSET_MASK, &known->location);
+		if (err)
+			return err;
+	} else {
+		known->location =
+			profile_add_location(builder->profile, 0, frame & ~FRAME_RAW, NULL, 0);
+	}
+	*ret = known->location;
+	HASH_ADD(hh, builder->frames, key, sizeof(known->key), known);
+	if (!known->hh.tbl)
+		return -ENOMEM;
+	known = NULL;
+	return 0;
+}
+
+/* A frame that says something instead of naming code. */
+static int note_location(struct builder *builder, const char *text, uint32_t *ret)
+{
+	struct profile_line line = {};
+	struct known_note *note;
+
+	HASH_FIND_STR(builder->notes, text, note);
+	if (!note) {
+		note = calloc(1, sizeof(*note));
+		if (!note)
+			return -ENOMEM;
+		note->text = strdup(text);
+		if (!note->text) {
+			free(note);
+			return -ENOMEM;
+		}
+		line.function = add_function(builder, text, text, NULL);
+		note->location = profile_add_location(builder->profile, 0, 0, &line, 1);
+		HASH_ADD_KEYPTR(hh, builder->notes, note->text, strlen(note->text), note);
+		if (!note->hh.tbl) {
+			free(note->text);
+			free(note);
+			return -ENOMEM;
+		}
+	}
+	*ret = note->location;
+	return 0;
+}
+
+/* The name of the image that holds a stack's last frame. */
+static const char *last_image(const struct builder *builder, const struct heap_stack *stack)
+{
+	uint64_t frame = stack->frames[stack->count - 1];
+	const struct image_entry *entry;
+	const char *slash;
+
+	if (frame & FRAME_RAW)
+		return "code without a file";
+	entry = images_lookup(builder->input->images, frame >> FRAME_OFFSET_BITS);
+	if (!entry)
+		return "an unknown file";
+	slash = strrchr(entry->path, '/');
+	return slash ? slash + 1 : entry->path;
+}
+
+static const char *const stop_texts[] = {
+#define X(id, text) [STOP_##id] = text,
+	STACK_STOPS(X)
+#undef X
+};
+
+/* "[cut: REASON]", the root frame of a stack that was not walked to its end. */
+static int cut_location(struct builder *builder, const struct heap_stack *stack, uint32_t *ret)
+{
+	const char *text = stop_texts[stack->stop], *place = strstr(text, "%s");
+	char note[512];
+
+	if (place)
+		snprintf(note, sizeof(note), "[cut: %.*s%s%s]", (int)(place - text), text,
+			 last_image(builder, stack), place + 2);
+	else
+		snprintf(note, sizeof(note), "[cut: %s]", text);
+	return note_location(builder, note, ret);
+}
+
+static const struct snapshot_process *find_process(const struct snapshot_input *input,
+						   uint32_t serial)
+{
+	for (size_t i = 0; i < input->process_count; i++) {
+		if (input->processes[i].serial == serial)
+			return &input->processes[i];
+	}
+	return NULL;
+}
+
+static int64_t round_bytes(unsigned __int128 bytes)
+{
+	return (bytes + (1 << (WEIGHT_BYTES_SHIFT - 1))) >> WEIGHT_BYTES_SHIFT;
+}
+
+static int64_t round_objects(unsigned __int128 objects)
+{
+	return (objects + (1 << (WEIGHT_OBJECTS_SHIFT - 1))) >> WEIGHT_OBJECTS_SHIFT;
+}
+
+static int add_site(struct builder *builder, const struct heap_site *site)
+{
+	const struct heap_stack *stack = site->stack;
+	uint32_t locations[STACK_MAX_FRAMES + 1];
+	struct profile_label labels[3];
+	const struct snapshot_process *process;
+	size_t location_count = 0, label_count = 0;
+	int64_t values[4] = {
+		round_objects(site->alloc.objects),
+		round_bytes(site->alloc.bytes),
+		round_objects(site->alloc.objects - site->freed.objects),
+		round_bytes(site->alloc.bytes - site->freed.bytes),
+	};
+	char pid[16];
+	int err = 0;
+
+	if (!values[0] && !values[1])
+		return 0;
+	if (stack->lost)
+		err = note_location(builder, "[stack lost]", &locations[location_count++]);
+	for (size_t i = 0; i < stack->count && !err; i++)
+		err = frame_location(builder, stack->frames[i], site->key.serial,
+				     &locations[location_count++]);
+	if (!err && !stack->lost && stack->stop != STOP_END)
+		err = cut_location(builder, stack, &locations[location_count++]);
+	if (err)
+		return err;
+
+	if (values[0])
+		labels[label_count++] = (struct profile_label){
+			.key = profile_string(builder->profile, "bytes"),
+			.number = values[1] / values[0],
+			.unit = profile_string(builder->profile, "bytes"),
+		};
+	process = find_process(builder->input, site->key.serial);
+	if (process) {
+		snprintf(pid, sizeof(pid), "%d", process->pid);
+		labels[label_count++] = (struct profile_label){
+			.key = profile_string(builder->profile, "pid"),
+			.string = profile_string(builder->profile, pid),
+		};
+		labels[label_count++] = (struct profile_label){
+			.key = profile_string(builder->profile, "comm"),
+			.string = profile_string(builder->profile, process->comm),
+		};
+	}
+	profile_add_sample(builder->profile, locations, location_count, values, labels,
+			   label_count);
+	return 0;
+}
+
+static void add_comment(struct profile *profile, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static void add_comment(struct profile *profile, const char *format, ...)
+{
+	char text[1024];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	profile_add_comment(profile, text);
+}
+
+void snapshot_coverage(const struct heap *heap, uint64_t sample_bytes,
+		       struct snapshot_coverage *ret)
+{
+	double variance = 0;
+
+	*ret = (struct snapshot_coverage){};
+	for (const struct heap_site *site = heap_sites(heap); site; site = site->hh.next) {
+		double bytes = ldexp((double)site->alloc.bytes, -WEIGHT_BYTES_SHIFT);
+
+		ret->alloc_bytes += bytes;
+		ret->inuse_bytes += bytes - ldexp((double)site->freed.bytes, -WEIGHT_BYTES_SHIFT);
+		variance += (double)site->alloc.variance - (double)site->freed.variance;
+		if (site->stack->lost)
+			ret->lost_bytes += bytes;
+		else
+			ret->stop_bytes[site->stack->stop] += bytes;
+	}
+	ret->inuse_error =
+		sample_bytes * sqrt(ldexp(variance > 0 ? variance : 0, -WEIGHT_VARIANCE_SHIFT));
+}
+
+static double percent(double part, double whole)
+{
+	return whole > 0 ? 100 * part / whole : 0;
+}
+
+static void add_comments(struct builder *builder)
+{
+	static const char *const loss_names[] = {
+#define X(id, name, text) name,
+		LOSSES(X)
+#undef X
+	};
+	static const char *const loss_texts[] = {
+#define X(id, name, text) text,
+		LOSSES(X)
+#undef X
+	};
+	const struct snapshot_input *input = builder->input;
+	struct profile *profile = builder->profile;
+	struct snapshot_coverage coverage;
+	bool any = false;
+
+	snapshot_coverage(input->heap, input->sample_bytes, &coverage);
+	add_comment(profile, "heaptap " HEAPTAP_VERSION);
+	add_comment(profile, "scope: %s", input->scope);
+	add_comment(profile, "reason: %s", input->reason);
+	if (input->sample_bytes == 1)
+		add_comment(profile, "sampling: none, every allocation is counted");
+	else
+		add_comment(profile,
+			    "sampling: one sample per %" PRIu64
+			    " bytes on average; values are unbiased estimates; inuse_space %.0f, "
+			    "standard error %.0f (%.2f %%)",
+			    input->sample_bytes, coverage.inuse_bytes, coverage.inuse_error,
+			    percent(coverage.inuse_error, coverage.inuse_bytes));
+	add_comment(profile, "stacks: %.2f %% of alloc_space complete",
+		    percent(coverage.stop_bytes[STOP_END], coverage.alloc_bytes));
+	for (int stop = 0; stop < STOP_COUNT; stop++) {
+		const char *place = strstr(stop_texts[stop], "%s");
+
+		if (stop == STOP_END || coverage.stop_bytes[stop] <= 0)
+			continue;
+		if (place)
+			add_comment(profile, "stacks: %.2f %% cut: %.*sthe last image%s",
+				    percent(coverage.stop_bytes[stop], coverage.alloc_bytes),
+				    (int)(place - stop_texts[stop]), stop_texts[stop], place + 2);
+		else
+			add_comment(profile, "stacks: %.2f %% cut: %s",
+				    percent(coverage.stop_bytes[stop], coverage.alloc_bytes),
+				    stop_texts[stop]);
+	}
+	for (int loss = 0; loss < LOSS_COUNT; loss++) {
+		if (!input->losses[loss].count)
+			continue;
+		any = true;
+		add_comment(profile, "loss: %s %llu (%llu bytes): %s", loss_names[loss],
+			    input->losses[loss].count,
+			    input->losses[loss].bytes >> WEIGHT_BYTES_SHIFT, loss_texts[loss]);
+	}
+	if (!any)
+		add_comment(profile, "losses: none");
+}
+
+static int build(struct builder *builder)
+{
+	const struct snapshot_input *input = builder->input;
+	struct profile *profile;
+	int err;
+
+	err = profile_new(&builder->profile);
+	if (err)
+		return err;
+	profile = builder->profile;
+	profile_add_sample_type(profile, "alloc_objects", "count");
+	profile_add_sample_type(profile, "alloc_space", "bytes");
+	profile_add_sample_type(profile, "inuse_objects", "count");
+	profile_add_sample_type(profile, "inuse_space", "bytes");
+	profile->default_sample_type = profile_string(profile, "inuse_space");
+	profile->period_type.type = profile_string(profile, "space");
+	profile->period_type.unit = profile_string(profile, "bytes");
+	profile->period = input->sample_bytes;
+	profile->time_nanos = input->time_ns;
+	profile->duration_nanos = input->duration_ns;
+	profile->drop_frames = profile_string(profile, DROP_FRAMES);
+
+	/* pprof takes the first mapping for the program. */
+	builder->main_entry = images_main(input->images);
+	if (builder->main_entry && !add_mapping(builder, builder->main_entry))
+		return -ENOMEM;
+	for (const struct heap_site *site = heap_sites(input->heap); site; site = site->hh.next) {
+		err = add_site(builder, site);
+		if (err)
+			return err;
+	}
+	add_comments(builder);
+	return profile_error(profile);
+}
+
+int snapshot_build(const struct snapshot_input *input, struct profile **ret)
+{
+	struct builder builder = {.input = input};
+	int err = build(&builder);
+
+	if (!err)
+		*ret = take_ptr(builder.profile);
+	builder_fini(&builder);
+	return err;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Turns the heap into a profile: scaled values, named frames, labels, and what is not in it. */
+#ifndef HEAPTAP_PROFILE_SNAPSHOT_H
+#define HEAPTAP_PROFILE_SNAPSHOT_H
+
+#include "heaptap/losses.h"
+#include "profile/heap.h"
+#include "profile/profile.h"
+#include "symbolize/images.h"
+#include "symbolize/symbolizer.h"
+
+/* A process in the scope, for the labels of its samples. */
+struct snapshot_process {
+	uint32_t serial;
+	pid_t pid;
+	char comm[17];
+};
+
+struct snapshot_input {
+	const struct heap *heap;
+	const struct images *images;
+	struct symbolizer *symbolizer;
+	const struct snapshot_process *processes;
+	size_t process_count;
+	const struct loss_counter *losses; /* LOSS_COUNT of them */
+	uint64_t sample_bytes;
+	const char *scope;   /* in words, for the comments */
+	const char *reason;  /* why this snapshot was taken */
+	int64_t time_ns;     /* CLOCK_REALTIME of the end of the epoch */
+	int64_t duration_ns; /* since the beginning of the session */
+};
+
+/* How good the stacks are, by bytes allocated. */
+struct snapshot_coverage {
+	double alloc_bytes;
+	double stop_bytes[STOP_COUNT];
+	double lost_bytes;
+	double inuse_bytes;
+	double inuse_error; /* standard error of inuse_bytes */
+};
+
+void snapshot_coverage(const struct heap *heap, uint64_t sample_bytes,
+		       struct snapshot_coverage *ret);
+
+/* Returns 0 or -ENOMEM. */
+int snapshot_build(const struct snapshot_input *input, struct profile **ret);
+
+#endif

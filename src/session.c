@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The order of things matters here. Every image is opened and searched before the first probe is
+ * placed; frees are probed before allocations; counting starts when all probes are in place and
+ * ends before the first is removed. So a counted block can only be freed in sight.
+ */
+#include "session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "kernel.h"
+#include "proc/command.h"
+#include "proc/maps.h"
+#include "proc/process.h"
+#include "profile/snapshot.h"
+#include "snapshots.h"
+#include "target.h"
+#include "util/log.h"
+
+struct session {
+	const struct session_options *options;
+	struct kernel *kernel;
+	struct target *target;
+	struct attach *attach;
+	struct images *images;
+	struct symbolizer *symbolizer;
+	struct heap *heap;
+	struct snapshots *snapshots;
+	struct snapshot_process process;
+	char scope[256];
+	int epoll_fd;
+	int signal_fd;
+	int interval_fd;
+	int duration_fd;
+	uint64_t start_ns; /* CLOCK_MONOTONIC, as below */
+	uint64_t last_dump_ns;
+	bool done;
+	bool snapshot_failed;
+};
+
+static uint64_t now_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+static int read_chunk(void *arg, uint64_t id, struct stack_chunk *ret)
+{
+	struct session *session = arg;
+
+	return kernel_read_chunk(session->kernel, id, ret);
+}
+
+static int add_image(void *arg, const struct image_sight *sight)
+{
+	struct session *session = arg;
+
+	return images_add(session->images, sight);
+}
+
+static int add_site(void *arg, const struct site_key *key, const struct site_counters *counters)
+{
+	struct session *session = arg;
+
+	return heap_add(session->heap, key, counters);
+}
+
+static int watch(struct session *session, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+
+	return epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+static int set_timer(int fd, uint64_t first_s, uint64_t repeat_s)
+{
+	struct itimerspec spec = {.it_value.tv_sec = first_s, .it_interval.tv_sec = repeat_s};
+
+	return timerfd_settime(fd, 0, &spec, NULL) ? -errno : 0;
+}
+
+static int open_loop(struct session *session)
+{
+	sigset_t signals;
+	int err;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGHUP);
+	sigaddset(&signals, SIGUSR2);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	session->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	session->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+	session->interval_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	session->duration_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (session->epoll_fd < 0 || session->signal_fd < 0 || session->interval_fd < 0 ||
+	    session->duration_fd < 0)
+		return log_error(errno, "set up the event loop");
+	err = watch(session, session->signal_fd);
+	if (!err)
+		err = watch(session, session->interval_fd);
+	if (!err)
+		err = watch(session, session->duration_fd);
+	return err ? log_error(err, "set up the event loop") : 0;
+}
+
+static int open_kernel(struct session *session, enum attach_mode mode)
+{
+	const struct session_options *options = session->options;
+	struct kernel_options kernel_options = {
+		.sample_bytes = options->sample_bytes,
+		.alloc_interval = options->alloc_interval,
+		.free_interval = options->free_interval,
+		.inuse_interval = options->inuse_interval,
+		.max_live = options->max_live,
+		.mode = mode,
+		.verbose = options->verbose,
+	};
+	int err;
+
+	err = kernel_open(&kernel_options, &session->kernel);
+	if (err == -ENOENT)
+		return log_error(0, "the kernel has no BTF (/sys/kernel/btf/vmlinux is missing): "
+				    "heaptap needs a kernel built with CONFIG_DEBUG_INFO_BTF, as "
+				    "Debian's are");
+	if (err == -EPERM)
+		return log_error(0, "not allowed to load BPF programs: run heaptap as root, with "
+				    "sudo");
+	if (err)
+		return log_error(err, "load the BPF programs for attach mode '%s' (-v shows what the "
+				      "kernel says)",
+				 attach_mode_name(mode));
+	err = kernel_attach_lifecycle(session->kernel);
+	if (err)
+		return log_error(err, "attach to the exec and exit tracepoints");
+	return 0;
+}
+
+static int choose_mode(const struct session_options *options, enum attach_mode *ret)
+{
+	enum attach_mode best;
+	int err;
+
+	if (geteuid())
+		return log_error(0, "heaptap needs root to place probes and read other processes: run "
+				    "it with sudo");
+	*ret = options->mode;
+	if (options->mode != ATTACH_AUTO)
+		return 0;
+	err = attach_probe_mode(&best);
+	if (err)
+		return log_error(err, "this kernel lets no BPF program be attached to user code: it "
+				      "needs CONFIG_UPROBE_EVENTS and CONFIG_BPF_EVENTS");
+	*ret = best;
+	log_verbose("Attach mode: %s", attach_mode_name(best));
+	return 0;
+}
+
+/* Writes the heap as it is now, after the epoch of `record`, to the next file. */
+static int write_snapshot(struct session *session, const struct epoch_record *record)
+{
+	struct loss_counter losses[LOSS_COUNT] = {};
+	struct profile *profile CLEANUP(profile) = NULL;
+	struct snapshot_input input = {
+		.heap = session->heap,
+		.images = session->images,
+		.symbolizer = session->symbolizer,
+		.processes = &session->process,
+		.process_count = 1,
+		.losses = losses,
+		.sample_bytes = session->options->sample_bytes,
+		.scope = session->scope,
+		.duration_ns = record->time_ns - session->start_ns,
+	};
+	char reason[128];
+	int err;
+
+	snapshots_reason(record, (record->time_ns - session->last_dump_ns + 500000000) / 1000000000,
+			 reason, sizeof(reason));
+	input.reason = reason;
+	input.time_ns = now_ns(CLOCK_REALTIME) - (now_ns(CLOCK_MONOTONIC) - record->time_ns);
+	session->last_dump_ns = record->time_ns;
+	err = kernel_read_losses(session->kernel, losses);
+	if (!err)
+		err = snapshot_build(&input, &profile);
+	if (err)
+		return log_error(err, "make the snapshot '%s'", reason);
+	if (snapshots_write(session->snapshots, profile, reason))
+		session->snapshot_failed = true;
+	return 0;
+}
+
+/* Drains and writes every closed epoch. */
+static int drain_epochs(struct session *session)
+{
+	struct epoch_record record;
+	int err;
+
+	while (kernel_next_epoch(session->kernel, &record)) {
+		err = kernel_read_images(session->kernel, add_image, session);
+		if (!err)
+			err = kernel_drain(session->kernel, record.epoch, add_site, session);
+		if (err)
+			return log_error(err, "read the kernel's counters");
+		err = write_snapshot(session, &record);
+		if (err)
+			return err;
+		if (record.reason == EPOCH_EXIT || record.reason == EPOCH_EXEC ||
+		    record.reason == EPOCH_DETACH)
+			session->done = true;
+		if (session->options->interval_s && !session->done)
+			set_timer(session->interval_fd, session->options->interval_s,
+				  session->options->interval_s);
+	}
+	return 0;
+}
+
+static int close_and_drain(struct session *session, enum epoch_reason reason)
+{
+	int err;
+
+	/* Whatever is closed already comes first, which also makes room. */
+	err = drain_epochs(session);
+	if (err || session->done)
+		return err;
+	err = kernel_close_epoch(session->kernel, reason);
+	if (err)
+		return log_error(err, "close the epoch");
+	return drain_epochs(session);
+}
+
+static int end_session(struct session *session, enum epoch_reason reason)
+{
+	kernel_set_active(session->kernel, false);
+	attach_free(take_ptr(session->attach));
+	return close_and_drain(session, reason);
+}
+
+static int handle_signals(struct session *session)
+{
+	struct signalfd_siginfo info;
+	int err = 0;
+
+	while (!err && !session->done &&
+	       read(session->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo == SIGUSR2)
+			err = close_and_drain(session, EPOCH_SIGNAL);
+		else
+			err = end_session(session, EPOCH_DETACH);
+	}
+	return err;
+}
+
+static bool timer_expired(int fd)
+{
+	uint64_t count;
+
+	return read(fd, &count, sizeof(count)) == sizeof(count);
+}
+
+static int handle(struct session *session, int fd)
+{
+	if (fd == session->signal_fd)
+		return handle_signals(session);
+	if (fd == session->interval_fd)
+		return timer_expired(fd) ? close_and_drain(session, EPOCH_TIME_INTERVAL) : 0;
+	if (fd == session->duration_fd)
+		return timer_expired(fd) ? end_session(session, EPOCH_DETACH) : 0;
+	if (fd == target_fd(session->target))
+		/* The kernel side closed its epoch when the target exited; this is the safety net. */
+		return end_session(session, EPOCH_EXIT);
+	return 0;
+}
+
+static int run_loop(struct session *session)
+{
+	struct epoll_event events[8];
+	int count, err = 0;
+
+	while (!err && !session->done) {
+		count = epoll_wait(session->epoll_fd, events, ARRAY_SIZE(events), -1);
+		if (count < 0 && errno != EINTR)
+			return log_error(errno, "wait for events");
+		err = kernel_consume_events(session->kernel);
+		if (!err)
+			err = kernel_read_images(session->kernel, add_image, session);
+		if (err)
+			return log_error(err, "read the kernel's events");
+		err = drain_epochs(session);
+		for (int i = 0; i < count && !err && !session->done; i++)
+			err = handle(session, events[i].data.fd);
+	}
+	return err;
+}
+
+static void report_losses(struct session *session)
+{
+	static const char *const names[] = {
+#define X(id, name, text) name ": " text,
+		LOSSES(X)
+#undef X
+	};
+	struct loss_counter losses[LOSS_COUNT] = {};
+	struct snapshot_coverage coverage;
+
+	if (kernel_read_losses(session->kernel, losses))
+		return;
+	for (int loss = 0; loss < LOSS_COUNT; loss++) {
+		if (losses[loss].count)
+			log_warning("%llu times (%llu bytes) %s", losses[loss].count,
+				    losses[loss].bytes >> WEIGHT_BYTES_SHIFT, names[loss]);
+	}
+	snapshot_coverage(session->heap, session->options->sample_bytes, &coverage);
+	if (coverage.alloc_bytes > 0)
+		log_info("Stacks: %.1f %% of the bytes have a complete stack, %.1f %% none",
+			 100 * coverage.stop_bytes[STOP_END] / coverage.alloc_bytes,
+			 100 * coverage.lost_bytes / coverage.alloc_bytes);
+	if (session->options->sample_bytes > 1)
+		log_info("Sampling: in use %.1f MB, standard error %.1f MB",
+			 ldexp(coverage.inuse_bytes, -20), ldexp(coverage.inuse_error, -20));
+}
+
+static void report_end(struct session *session)
+{
+	const char *last = snapshots_last(session->snapshots);
+
+	report_losses(session);
+	if (last)
+		log_info("%u snapshot%s written. To see the last: heaptap report %s\n"
+			 "or: go tool pprof -http=: %s",
+			 snapshots_count(session->snapshots),
+			 snapshots_count(session->snapshots) == 1 ? "" : "s", last, last);
+	target_report_end(session->target);
+}
+
+static int start_target(struct session *session)
+{
+	const struct session_options *options = session->options;
+	pid_t pid = target_pid(session->target);
+	int err;
+
+	err = kernel_add_process(session->kernel, pid, options->command != NULL);
+	if (err)
+		return log_error(err, "put PID %d into the scope", pid);
+	kernel_set_active(session->kernel, true);
+	session->start_ns = session->last_dump_ns = now_ns(CLOCK_MONOTONIC);
+	err = target_start(session->target);
+	if (err)
+		return err;
+	session->process.serial = 1;
+	session->process.pid = pid;
+	snprintf(session->process.comm, sizeof(session->process.comm), "%s",
+		 target_comm(session->target));
+	snprintf(session->scope, sizeof(session->scope), "pid %d (%s)", pid,
+		 target_comm(session->target));
+	log_info("Attached to %d (%s)", pid, target_comm(session->target));
+	log_info("Starting tracking the heap");
+	if (options->interval_s)
+		set_timer(session->interval_fd, options->interval_s, options->interval_s);
+	if (options->duration_s)
+		set_timer(session->duration_fd, options->duration_s, 0);
+	return 0;
+}
+
+static int open_session(struct session *session)
+{
+	const struct session_options *options = session->options;
+	enum attach_mode mode;
+	int err;
+
+	err = choose_mode(options, &mode);
+	if (!err)
+		err = snapshots_open(options->prefix, options->clean, &session->snapshots);
+	if (!err)
+		err = open_loop(session);
+	if (!err)
+		err = target_open(options->pid, options->command, options->force, &session->target);
+	if (err)
+		return err;
+	if (watch(session, target_fd(session->target)))
+		return log_error(errno, "watch the target");
+	err = images_new(&session->images);
+	if (!err)
+		err = symbolizer_new(&session->symbolizer);
+	if (!err)
+		err = heap_new(read_chunk, session, &session->heap);
+	if (err)
+		return log_error(err, "start the session");
+	err = open_kernel(session, mode);
+	if (err)
+		return err;
+	err = watch(session, kernel_event_fd(session->kernel));
+	if (!err)
+		err = attach_new(mode, kernel_programs(session->kernel), target_pid(session->target),
+				 &session->attach);
+	if (err)
+		return log_error(err, "start the session");
+	return target_attach(session->target, session->kernel, session->attach, session->images);
+}
+
+static void close_fd(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+static void close_session(struct session *session)
+{
+	attach_free(session->attach);
+	kernel_close(session->kernel);
+	target_free(session->target);
+	snapshots_close(session->snapshots);
+	heap_free(session->heap);
+	symbolizer_free(session->symbolizer);
+	images_free(session->images);
+	close_fd(session->epoll_fd);
+	close_fd(session->signal_fd);
+	close_fd(session->interval_fd);
+	close_fd(session->duration_fd);
+}
+
+int session_run(const struct session_options *options)
+{
+	struct session session = {
+		.options = options,
+		.epoll_fd = -1,
+		.signal_fd = -1,
+		.interval_fd = -1,
+		.duration_fd = -1,
+	};
+	int err;
+
+	err = open_session(&session);
+	if (!err)
+		err = start_target(&session);
+	if (!err) {
+		err = run_loop(&session);
+		report_end(&session);
+	}
+	if (!err && session.snapshot_failed)
+		err = -EIO;
+	close_session(&session);
+	return err;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A recording session, from the first check to the last snapshot: owns the kernel side, the probes,
+ * the heap and the event loop.
+ */
+#ifndef HEAPTAP_SESSION_H
+#define HEAPTAP_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "probe/attach.h"
+
+struct session_options {
+	pid_t pid;	/* a running target, or 0 */
+	char **command; /* a target to start, or NULL */
+	const char *prefix;
+	uint64_t sample_bytes;
+	uint64_t alloc_interval; /* bytes; 0: off, and so below */
+	uint64_t free_interval;
+	uint64_t inuse_interval;
+	uint64_t interval_s;
+	uint64_t duration_s;
+	uint64_t max_live; /* 0: by sample_bytes */
+	enum attach_mode mode;
+	bool clean; /* remove older snapshots of this prefix first */
+	bool force; /* also where a seccomp filter may kill the target */
+	bool verbose;
+};
+
+/* Runs until the target or the user ends it. Prints its errors; returns 0 or a negative errno. */
+int session_run(const struct session_options *options);
+
+#endif

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "snapshots.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "heaptap/weight.h"
+#include "output/file.h"
+#include "util/log.h"
+
+#define SUFFIX ".pb.gz"
+
+struct snapshots {
+	char *prefix;
+	char *last;
+	unsigned int number;
+	unsigned int count;
+};
+
+static void closedir_if(DIR *folder)
+{
+	if (folder)
+		closedir(folder);
+}
+DEFINE_CLEANUP(folder, DIR *, closedir_if)
+
+/* Whether name is BASE.NNNN.pb.gz. */
+static bool is_snapshot(const char *name, const char *base)
+{
+	size_t length = strlen(base), digits;
+
+	if (strncmp(name, base, length) || name[length] != '.')
+		return false;
+	name += length + 1;
+	digits = strspn(name, "0123456789");
+	return digits >= 4 && !strcmp(name + digits, SUFFIX);
+}
+
+static int remove_old(const char *folder_path, const char *base)
+{
+	DIR *folder CLEANUP(folder) = opendir(folder_path);
+	struct dirent *entry;
+
+	if (!folder)
+		return log_error(errno, "open the folder '%s'", folder_path);
+	while ((entry = readdir(folder))) {
+		if (!is_snapshot(entry->d_name, base))
+			continue;
+		log_info("Removing old heap profile %s/%s", folder_path, entry->d_name);
+		if (unlinkat(dirfd(folder), entry->d_name, 0))
+			log_error(errno, "remove '%s/%s'", folder_path, entry->d_name);
+	}
+	return 0;
+}
+
+static int check_folder(const char *prefix, const char *folder)
+{
+	_cleanup_free_ char *probe = NULL;
+	struct stat st;
+	int fd;
+
+	if (prefix[strlen(prefix) - 1] == '/' || (!stat(prefix, &st) && S_ISDIR(st.st_mode)))
+		return log_error(0,
+				 "output prefix '%s' is a folder: give the beginning of a file name, "
+				 "such as -o %s%sheaptap",
+				 prefix, prefix, prefix[strlen(prefix) - 1] == '/' ? "" : "/");
+	if (asprintf(&probe, "%s/.heaptap.XXXXXX", folder) < 0) {
+		probe = NULL;
+		return log_error(ENOMEM, "check the folder '%s'", folder);
+	}
+	fd = mkostemp(probe, O_CLOEXEC);
+	if (fd < 0)
+		return log_error(errno,
+				 "cannot write snapshots to the folder '%s' (choose another with -o "
+				 "PREFIX)",
+				 folder);
+	close(fd);
+	unlink(probe);
+	return 0;
+}
+
+int snapshots_open(const char *prefix, bool clean, struct snapshots **ret)
+{
+	struct snapshots *snapshots CLEANUP(snapshots) = NULL;
+	_cleanup_free_ char *for_folder = NULL, *for_base = NULL;
+	const char *folder;
+	int err;
+
+	if (!*prefix)
+		return log_error(0, "the output prefix is empty: give one with -o PREFIX");
+	for_folder = strdup(prefix);
+	for_base = strdup(prefix);
+	snapshots = calloc(1, sizeof(*snapshots));
+	if (!for_folder || !for_base || !snapshots)
+		return log_error(ENOMEM, "prepare the output");
+	snapshots->prefix = strdup(prefix);
+	if (!snapshots->prefix)
+		return log_error(ENOMEM, "prepare the output");
+	folder = dirname(for_folder);
+	err = check_folder(prefix, folder);
+	if (!err && clean)
+		err = remove_old(folder, basename(for_base));
+	if (err)
+		return err;
+	*ret = take_ptr(snapshots);
+	return 0;
+}
+
+void snapshots_close(struct snapshots *snapshots)
+{
+	if (!snapshots)
+		return;
+	free(snapshots->prefix);
+	free(snapshots->last);
+	free(snapshots);
+}
+
+/* "N MB", "N kB" or "N bytes", whichever is the first that is not 0. */
+static void format_amount(unsigned long long bytes, char *text, size_t size)
+{
+	if (bytes >> 20)
+		snprintf(text, size, "%llu MB", bytes >> 20);
+	else if (bytes >> 10)
+		snprintf(text, size, "%llu kB", bytes >> 10);
+	else
+		snprintf(text, size, "%llu bytes", bytes);
+}
+
+void snapshots_reason(const struct epoch_record *record, unsigned long long since_last_s,
+		      char *text, size_t size)
+{
+	unsigned long long allocated = record->totals.alloc_bytes >> WEIGHT_BYTES_SHIFT;
+	unsigned long long freed = record->totals.freed_bytes >> WEIGHT_BYTES_SHIFT;
+	unsigned long long inuse = epoch_inuse_bytes(&record->totals) >> WEIGHT_BYTES_SHIFT;
+	char amount[32];
+
+	format_amount(inuse, amount, sizeof(amount));
+	switch (record->reason) {
+	case EPOCH_ALLOC_INTERVAL:
+		snprintf(text, size, "%llu MB allocated cumulatively, %llu MB currently in use",
+			 allocated >> 20, inuse >> 20);
+		break;
+	case EPOCH_FREE_INTERVAL:
+		snprintf(text, size, "%llu MB freed cumulatively, %llu MB currently in use",
+			 freed >> 20, inuse >> 20);
+		break;
+	case EPOCH_INUSE_INTERVAL:
+		snprintf(text, size, "%llu MB currently in use", inuse >> 20);
+		break;
+	case EPOCH_TIME_INTERVAL:
+		snprintf(text, size, "%llu sec since the last dump", since_last_s);
+		break;
+	case EPOCH_SIGNAL:
+		snprintf(text, size, "signal");
+		break;
+	case EPOCH_EXIT:
+		snprintf(text, size, "Exiting, %s in use", amount);
+		break;
+	case EPOCH_EXEC:
+		snprintf(text, size, "Executing another program, %s in use", amount);
+		break;
+	default:
+		snprintf(text, size, "Detaching, %s in use", amount);
+		break;
+	}
+}
+
+int snapshots_write(struct snapshots *snapshots, const struct profile *profile, const char *reason)
+{
+	_cleanup_free_ char *path = NULL;
+	int err;
+
+	snapshots->number++;
+	if (asprintf(&path, "%s.%04u" SUFFIX, snapshots->prefix, snapshots->number) < 0) {
+		path = NULL;
+		return log_error(ENOMEM, "write snapshot %u", snapshots->number);
+	}
+	log_info("Dumping heap profile to %s (%s)", path, reason);
+	err = output_write_file(profile, output_find("pprof"), path);
+	if (err)
+		return log_error(err, "Failed dumping heap profile to %s (the session goes on)", path);
+	snapshots->count++;
+	free(snapshots->last);
+	snapshots->last = take_ptr(path);
+	return 0;
+}
+
+unsigned int snapshots_count(const struct snapshots *snapshots)
+{
+	return snapshots->count;
+}
+
+const char *snapshots_last(const struct snapshots *snapshots)
+{
+	return snapshots->last;
+}

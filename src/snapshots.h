@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The numbered snapshot files of a session, PREFIX.0001.pb.gz and on, and the lines that announce
+ * them. Names, numbering and lines are gperftools'.
+ */
+#ifndef HEAPTAP_SNAPSHOTS_H
+#define HEAPTAP_SNAPSHOTS_H
+
+#include <stdbool.h>
+
+#include "heaptap/epoch.h"
+#include "profile/profile.h"
+#include "util/cleanup.h"
+
+struct snapshots;
+
+/*
+ * Checks that files can be made under the prefix and, with clean, removes the prefix's older
+ * snapshots. Prints its errors.
+ */
+int snapshots_open(const char *prefix, bool clean, struct snapshots **ret);
+void snapshots_close(struct snapshots *snapshots);
+DEFINE_CLEANUP(snapshots, struct snapshots *, snapshots_close)
+
+/* Why an epoch was closed, in gperftools' words. since_last_s: seconds since the last snapshot. */
+void snapshots_reason(const struct epoch_record *record, unsigned long long since_last_s,
+		      char *text, size_t size);
+
+/* Announces and writes the next file. Prints its errors; the number is used up in any case. */
+int snapshots_write(struct snapshots *snapshots, const struct profile *profile, const char *reason);
+
+/* Files written so far, and the path of the last one (NULL if none). */
+unsigned int snapshots_count(const struct snapshots *snapshots);
+const char *snapshots_last(const struct snapshots *snapshots);
+
+#endif

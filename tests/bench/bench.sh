@@ -1,0 +1,237 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# What profiling costs, as one table: ns per malloc+free pair and the ratio to the unprofiled
+# program. Every row is measured in turn, several rounds long, and the fastest round counts: a
+# machine is slowed down by others, never sped up. Ratios within one table are what to compare.
+#
+# BUILD, ROUNDS, SECONDS_PER_ROW and FLOOR_POINTS ("FILE:OFFSET FILE:OFFSET" of malloc and free)
+# come from the environment.
+set -euo pipefail
+
+BUILD=$(cd "${BUILD:-build}" && pwd)
+HEAPTAP=$BUILD/heaptap
+BENCH=$BUILD/bench
+ROUNDS=${ROUNDS:-3}
+SECONDS_PER_ROW=${SECONDS_PER_ROW:-2}
+LIBS=/usr/lib/x86_64-linux-gnu
+TCMALLOC=$LIBS/libtcmalloc.so.4
+JEMALLOC=$LIBS/libjemalloc.so.2
+PATIENCE=30
+
+export PATH=$PATH:/usr/sbin
+unset "${!HEAP_PROFILE_@}" TCMALLOC_SAMPLE_PARAMETER MALLOC_CONF
+
+[ "$(id -u)" -eq 0 ] || {
+	echo "bench.sh: needs root to place probes: run it with sudo" >&2
+	exit 1
+}
+
+WORK=$(mktemp -d)
+STARTED=()
+STATS_BEFORE=$(sysctl -n kernel.bpf_stats_enabled)
+
+cleanup() {
+	local pid
+
+	for pid in "${STARTED[@]}"; do
+		kill "$pid" 2>/dev/null || true
+	done
+	sysctl -qw "kernel.bpf_stats_enabled=$STATS_BEFORE"
+	rm -rf "$WORK"
+}
+trap cleanup EXIT
+cd "$WORK"
+
+# wait_for FILE PATTERN PID: until a line of the process matches.
+wait_for() {
+	local end=$((SECONDS + PATIENCE))
+
+	until grep -qE -- "$2" "$1"; do
+		if [ "$SECONDS" -ge "$end" ] || ! kill -0 "$3" 2>/dev/null; then
+			cat "$1" >&2
+			return 1
+		fi
+		sleep 0.05
+	done
+}
+
+# Plain runs, in an environment of their own: run ASSIGNMENT... -- prints ns per pair.
+run_pair() {
+	env "$@" "$BENCH/pair" "$SECONDS_PER_ROW" 2>/dev/null | sed -n 's/ ns per pair$//p'
+}
+
+run_heaptrack() {
+	heaptrack -r -o "$WORK/heaptrack" "$BENCH/pair" "$SECONDS_PER_ROW" 2>/dev/null |
+		sed -n 's/ ns per pair$//p'
+}
+
+# start_pair: the program waits, for a profiler to attach; sets PAIR.
+start_pair() {
+	rm -f pair.in
+	mkfifo pair.in
+	exec 8<>pair.in
+	: >pair.out
+	"$BENCH/pair" --wait "$SECONDS_PER_ROW" <pair.in >pair.out 8>&- &
+	PAIR=$!
+	STARTED+=("$PAIR")
+	wait_for pair.out '^ready' "$PAIR"
+}
+
+# finish_pair: lets it go and prints ns per pair.
+finish_pair() {
+	echo go >&8
+	wait "$PAIR"
+	sed -n 's/ ns per pair$//p' pair.out
+}
+
+stop() {
+	kill -INT "$1" 2>/dev/null || true
+	wait "$1" || true
+}
+
+# run_heaptap OPTION...
+run_heaptap() {
+	local profiler
+
+	start_pair
+	: >heaptap.err
+	"$HEAPTAP" record -v -p "$PAIR" -o "$WORK/heaptap" "$@" 2>heaptap.err >&2 8>&- &
+	profiler=$!
+	STARTED+=("$profiler")
+	wait_for heaptap.err '^Attached to ' "$profiler"
+	finish_pair >result
+	stop "$profiler"
+	cat result
+}
+
+# probe_point FUNCTION: FILE:OFFSET where heaptap put its probe, by its own words.
+probe_point() {
+	local path delta value vaddr offset
+
+	read -r path delta < <(sed -nE "s/^Probe point: (.*) $1\\+([0-9]+).*/\\1 \\2/p" heaptap.err)
+	value=$(readelf -W --dyn-syms "$path" |
+		awk -v name="$1" '{ sub(/@.*/, "", $8) } $8 == name && $7 != "UND" { print $2; exit }')
+	read -r offset vaddr < <(readelf -Wl "$path" | awk '$1 == "LOAD" && / R E / { print $2, $3; exit }')
+	printf '%s:%#x\n' "$path" $((16#$value + delta - vaddr + offset))
+}
+
+run_floor() {
+	local floor points
+
+	read -ra points <<<"${FLOOR_POINTS:-$(probe_point malloc) $(probe_point free)}"
+	start_pair
+	rm -f floor.in
+	mkfifo floor.in
+	exec 9<>floor.in
+	: >floor.out
+	"$BENCH/floor" "$PAIR" "${points[@]}" <floor.in >floor.out 2>&1 8>&- 9>&- &
+	floor=$!
+	STARTED+=("$floor")
+	wait_for floor.out '^ready' "$floor"
+	finish_pair >result
+	kill "$floor"
+	wait "$floor" || true
+	cat result
+}
+
+# Programs and their counters, as `ID NAME COUNT NS` lines.
+bpf_run_times() {
+	bpftool -j prog show |
+		jq -r '.[] | select(.run_cnt != null) | "\(.id) \(.name) \(.run_cnt) \(.run_time_ns)"'
+}
+
+# print_run_times: of heaptap's programs at the default rate.
+print_run_times() {
+	local profiler
+
+	sysctl -qw kernel.bpf_stats_enabled=1
+	bpf_run_times | cut -d ' ' -f 1 >others
+	start_pair
+	: >heaptap.err
+	"$HEAPTAP" record -p "$PAIR" -o "$WORK/heaptap" 2>heaptap.err >&2 8>&- &
+	profiler=$!
+	STARTED+=("$profiler")
+	wait_for heaptap.err '^Attached to ' "$profiler"
+	finish_pair >result
+	bpf_run_times >run_times
+	stop "$profiler"
+	sysctl -qw "kernel.bpf_stats_enabled=$STATS_BEFORE"
+	awk 'NR == FNR { other[$1]; next }
+		!($1 in other) && $3 > 0 {
+			printf "  %-28s %12d runs %9.1f ns each\n", $2, $3, $4 / $3
+			if ($3 > 1000) { runs += $3; ns += $4 }
+		}
+		END { if (runs) printf "  %-28s %12d runs %9.1f ns each\n", "average, called often", runs, ns / runs }' \
+		others run_times
+}
+
+# name | needs | own unprofiled row, if not that of glibc | command
+ROWS=(
+	"unprofiled|||run_pair"
+	"heaptap, default rate|$HEAPTAP||run_heaptap"
+	"two empty probes (floor)|$HEAPTAP||run_floor"
+	"heaptap, exact|$HEAPTAP||run_heaptap --sample-bytes 1"
+	"tcmalloc, unprofiled|$TCMALLOC||run_pair LD_PRELOAD=$TCMALLOC"
+	"gperftools HEAPPROFILE|$TCMALLOC|tcmalloc, unprofiled|run_pair LD_PRELOAD=$TCMALLOC HEAPPROFILE=$WORK/gperf"
+	"gperftools sampling 524288|$TCMALLOC|tcmalloc, unprofiled|run_pair LD_PRELOAD=$TCMALLOC TCMALLOC_SAMPLE_PARAMETER=524288"
+	"jemalloc, unprofiled|$JEMALLOC||run_pair LD_PRELOAD=$JEMALLOC"
+	"jemalloc prof:true|$JEMALLOC|jemalloc, unprofiled|run_pair LD_PRELOAD=$JEMALLOC MALLOC_CONF=prof:true,prof_active:true"
+	"heaptrack|$(command -v heaptrack || echo /usr/bin/heaptrack)||run_heaptrack"
+)
+
+declare -A BEST WHY
+
+measure() {
+	local row name needs own command result
+
+	for row in "${ROWS[@]}"; do
+		IFS='|' read -r name needs own command <<<"$row"
+		if [ -n "$needs" ] && [ ! -e "$needs" ]; then
+			WHY[$name]="not installed"
+			continue
+		fi
+		read -ra command <<<"$command"
+		"${command[@]}" >row.result || true
+		result=$(tail -n 1 row.result)
+		if [ -z "$result" ]; then
+			WHY[$name]="failed"
+		elif [ -z "${BEST[$name]:-}" ] || awk "BEGIN { exit !($result < ${BEST[$name]}) }"; then
+			BEST[$name]=$result
+		fi
+	done
+}
+
+# ratio A B: of two rows, or a dash.
+ratio() {
+	awk -v a="${BEST[$1]:-0}" -v b="${BEST[$2]:-0}" \
+		'BEGIN { if (a && b) printf "%.2f", a / b; else printf "-" }'
+}
+
+for ((round = 1; round <= ROUNDS; round++)); do
+	[ ! -t 2 ] || printf '\rround %d of %d' "$round" "$ROUNDS" >&2
+	measure
+done
+[ ! -t 2 ] || printf '\r\033[K' >&2
+
+printf '%s, %s CPUs, Linux %s; %s rounds of %s s\n\n' \
+	"$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" "$(uname -r)" \
+	"$ROUNDS" "$SECONDS_PER_ROW"
+printf '%-28s %12s %12s %14s\n' '' 'ns per pair' 'to glibc' 'to its own'
+for row in "${ROWS[@]}"; do
+	IFS='|' read -r name _ own _ <<<"$row"
+	if [ -z "${BEST[$name]:-}" ]; then
+		printf '%-28s %12s\n' "$name" "${WHY[$name]}"
+		continue
+	fi
+	printf '%-28s %12s %12s %14s\n' "$name" "${BEST[$name]}" "$(ratio "$name" unprofiled)" \
+		"$(if [ -n "$own" ]; then ratio "$name" "$own"; else echo; fi)"
+done
+if [ -f floor.out ]; then
+	printf '\nThe floor is attached as %s; heaptap at the default rate costs %s of it.\n' \
+		"$(head -n 1 floor.out)" "$(ratio 'heaptap, default rate' 'two empty probes (floor)')"
+fi
+if [ -x "$HEAPTAP" ] && command -v bpftool jq >/dev/null; then
+	printf '\nBPF run time at the default rate:\n'
+	print_run_times
+fi

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What a malloc and its free cost: `pair SECONDS` prints `N.N ns per pair` for mixed small sizes.
+ * With `--wait` in front it prints `ready PID` and waits for a line on stdin before it starts.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SIZES 64
+#define LIVE  16 /* blocks between a malloc and its free */
+#define BATCH 256
+
+static double now_seconds(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec / 1e9;
+}
+
+int main(int argc, char **argv)
+{
+	static char buffer[BUFSIZ];
+	void *live[LIVE] = {NULL};
+	size_t sizes[SIZES];
+	unsigned long pairs = 0;
+	double start, elapsed, seconds;
+
+	setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
+	for (size_t i = 0; i < SIZES; i++)
+		sizes[i] = 8 + i * 2654435761u % 400;
+	if (argc > 1 && strcmp(argv[1], "--wait") == 0) {
+		char byte;
+
+		printf("ready %d\n", getpid());
+		fflush(stdout);
+		while (read(STDIN_FILENO, &byte, 1) == 1 && byte != '\n')
+			;
+		argv++;
+		argc--;
+	}
+	seconds = argc > 1 ? strtod(argv[1], NULL) : 1;
+	start = now_seconds();
+	do {
+		for (int i = 0; i < BATCH; i++, pairs++) {
+			void *ptr = malloc(sizes[pairs % SIZES]);
+
+			/* The compiler may drop a pair that nobody looks at. */
+			__asm__ volatile("" : "+r"(ptr) : : "memory");
+			free(live[pairs % LIVE]);
+			live[pairs % LIVE] = ptr;
+		}
+		elapsed = now_seconds() - start;
+	} while (elapsed < seconds);
+	printf("%.1f ns per pair\n", elapsed * 1e9 / pairs);
+	return 0;
+}

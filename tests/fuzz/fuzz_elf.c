@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Any bytes as an ELF file: image, symbols and probe points. */
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "elf/image.h"
+#include "elf/symtab.h"
+#include "probe/points.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct image *image CLEANUP(image) = NULL;
+	struct symtab *symtab CLEANUP(symtab) = NULL;
+	struct probe_points *points CLEANUP(probe_points) = NULL;
+	int fd = memfd_create("fuzz", MFD_CLOEXEC);
+
+	if (fd < 0 || write(fd, data, size) != (ssize_t)size) {
+		close(fd);
+		return 0;
+	}
+	if (image_open(fd, "fuzz", &image) || symtab_load(image, &symtab))
+		return 0;
+	for (uint64_t offset = 0; offset < size; offset += 32) {
+		uint64_t vaddr;
+
+		if (!image_offset_to_vaddr(image, offset, &vaddr))
+			symtab_lookup(symtab, vaddr);
+	}
+	probe_points_find(image, symtab, &points);
+	return 0;
+}
