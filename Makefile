@@ -46,7 +46,7 @@ CFLAGS	 += -std=gnu17 -Wall -Wextra -Wno-unused-parameter -Wmissing-prototypes -
 ifeq ($(WERROR),1)
 CFLAGS	 += -Werror
 endif
-LDLIBS	 += -lbpf -ldw -lelf -lz -lZydis -liberty -lm
+LDLIBS	 += -lbpf -ldw -lelf -lz -lZydis -liberty -lm -lpthread
 BPFFLAGS := -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Wno-unused-parameter -Wno-unused-function -Werror \
 	-D__TARGET_ARCH_x86 -D__bpf__ -Ivmlinux -Iinclude -Ibpf \
 	-idirafter /usr/include/x86_64-linux-gnu
@@ -71,8 +71,8 @@ $(SKEL): $(OUTPUT)/heaptap.bpf.o
 	$(Q)$(BPFTOOL) gen object $(OUTPUT)/heaptap.linked.bpf.o $<
 	$(Q)$(BPFTOOL) gen skeleton $(OUTPUT)/heaptap.linked.bpf.o name heaptap_bpf > $@
 
-# The files that include the skeleton.
-$(OUTPUT)/obj/session.o $(OUTPUT)/obj/probe/attach.o $(OUTPUT)/obj/kernel.o: | $(SKEL)
+# The file that includes the skeleton.
+$(OUTPUT)/obj/kernel.o: | $(SKEL)
 
 $(OUTPUT)/obj/%.o: src/%.c | $(OUTPUT)
 	$(call msg,CC,$@)
@@ -94,14 +94,144 @@ $(OUTPUT):
 
 UNIT_SRCS  := $(wildcard tests/unit/test_*.c)
 UNIT_TESTS := $(UNIT_SRCS:tests/unit/%.c=$(OUTPUT)/unit/%)
+FUZZ_SRCS  := $(wildcard tests/fuzz/fuzz_*.c)
+REPLAYS	   := $(FUZZ_SRCS:tests/fuzz/fuzz_%.c=$(OUTPUT)/replay/%)
+WORKLOADS  := $(patsubst tests/workloads/%.c,$(OUTPUT)/workloads/%,$(wildcard tests/workloads/*.c)) \
+	      $(patsubst tests/workloads/%.cc,$(OUTPUT)/workloads/%,$(wildcard tests/workloads/*.cc))
+# Frame pointers and no inlining: a workload's truth is by function.
+WORKLOAD_FLAGS := -O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -fno-inline -pthread \
+	-Wall -Wextra -Werror -D_GNU_SOURCE
 
 $(OUTPUT)/unit/%: tests/unit/%.c $(LIB)
 	$(call msg,TEST,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) -Ibpf -Itests/unit $(CFLAGS) -MMD -MP $< $(LIB) $(LDLIBS) -lcmocka -o $@
+	$(Q)$(CC) $(CPPFLAGS) -Ibpf -Itests/unit $(CFLAGS) -MMD -MP -MF $@.d $< $(LIB) $(LDLIBS) -lcmocka -o $@
+
+# The corpus of every fuzzer, replayed by a plain main().
+$(OUTPUT)/replay/%: tests/fuzz/fuzz_%.c tests/fuzz/driver.c $(LIB)
+	$(call msg,REPLAY,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -Wno-missing-prototypes $^ $(LDLIBS) -o $@
+
+$(OUTPUT)/workloads/%: tests/workloads/%.c
+	$(call msg,WORKLOAD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu17 $(WORKLOAD_FLAGS) -MMD -MP -MF $@.d $< -ldl -o $@
+
+$(OUTPUT)/workloads/%: tests/workloads/%.cc
+	$(call msg,WORKLOAD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=gnu++17 $(WORKLOAD_FLAGS) -MMD -MP -MF $@.d $< -o $@
+
+.PHONY: workloads
+workloads: $(WORKLOADS)
+
+.PHONY: check
+check: deps-check ## install what is missing, build, run every test (root)
+	$(Q)$(MAKE) --no-print-directory check-all
+
+# One run of prove over everything, so that one summary line closes it.
+.PHONY: check-all
+check-all: all workloads $(UNIT_TESTS) $(REPLAYS)
+	$(Q)$(MAKE) --no-print-directory WERROR=1 CC=gcc OUTPUT=$(OUTPUT)/gcc all
+	$(Q)$(MAKE) --no-print-directory WERROR=1 CC=clang OUTPUT=$(OUTPUT)/clang all
+	$(Q)BUILD=$(OUTPUT) prove --exec tests/run-test tests/lint/*.t $(UNIT_TESTS) $(REPLAYS) \
+		$(wildcard tests/e2e/*.bats)
 
 .PHONY: check-unit
-check-unit: $(UNIT_TESTS) ## unit tests alone: no root, seconds
-	@CMOCKA_MESSAGE_OUTPUT=TAP prove --exec '' $(UNIT_TESTS)
+check-unit: $(UNIT_TESTS) $(REPLAYS) ## unit tests and fuzz corpora alone: no root, seconds
+	$(Q)BUILD=$(OUTPUT) prove --exec tests/run-test $(UNIT_TESTS) $(REPLAYS)
+
+.PHONY: check-e2e
+check-e2e: all workloads ## end-to-end tests alone (root); E2E=name.bats picks one
+	$(Q)BUILD=$(OUTPUT) prove --exec tests/run-test $(if $(E2E),tests/e2e/$(E2E),tests/e2e/*.bats)
+
+.PHONY: fuzz
+fuzz: | $(OUTPUT) ## fuzz one parser with libFuzzer: make fuzz T=pprof SECONDS=60
+	$(Q)$(MAKE) --no-print-directory CC=clang OUTPUT=$(OUTPUT)/fuzz SANFLAGS="-fsanitize=fuzzer-no-link,address,undefined" \
+		$(OUTPUT)/fuzz/libheaptap.a
+	$(Q)clang $(CPPFLAGS) -g -O1 -fsanitize=fuzzer,address,undefined tests/fuzz/fuzz_$(T).c \
+		$(OUTPUT)/fuzz/libheaptap.a $(LDLIBS) -o $(OUTPUT)/fuzz/$(T)
+	$(Q)mkdir -p $(OUTPUT)/fuzz/corpus-$(T)
+	$(Q)$(OUTPUT)/fuzz/$(T) -max_total_time=$(or $(SECONDS),60) -rss_limit_mb=4096 \
+		$(OUTPUT)/fuzz/corpus-$(T) tests/fuzz/corpus/$(T)
+
+.PHONY: demo
+demo: deps-demo ## install what is missing, build, profile a bundled program and show the result (root)
+	$(Q)$(MAKE) --no-print-directory all $(OUTPUT)/workloads/demo
+	$(Q)BUILD=$(OUTPUT) tests/demo.bash
+
+.PHONY: bench
+bench: deps-bench ## cost of a malloc+free pair, heaptap beside its rivals (root)
+	$(Q)$(MAKE) --no-print-directory all $(OUTPUT)/bench/pair $(OUTPUT)/bench/floor
+	$(Q)BUILD=$(OUTPUT) tests/bench/bench.sh
+
+$(OUTPUT)/bench/pair: tests/bench/pair.c
+	$(call msg,BENCH,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O2 -g -std=gnu17 -D_GNU_SOURCE -Wall -Wextra $< -pthread -o $@
+
+$(OUTPUT)/bench/floor.bpf.o: tests/bench/floor.bpf.c
+	$(call msg,BPF,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CLANG) $(BPFFLAGS) -c $< -o $@
+
+$(OUTPUT)/bench/floor: tests/bench/floor.c $(OUTPUT)/bench/floor.bpf.o
+	$(call msg,BENCH,$@)
+	$(Q)$(CC) -O2 -g -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -DFLOOR_OBJECT='"$(abspath $(OUTPUT))/bench/floor.bpf.o"' \
+		$< -lbpf -lelf -lz -o $@
+
+# ------------------------------------------------------------------ maintenance
+
+# Installs those of $(1) that are missing, and nothing else.
+define install_packages
+	@missing=; for p in $(1); do \
+		dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; \
+	done; \
+	[ -z "$$missing" ] || { \
+		echo "  DEPS    $$missing"; \
+		[ "$$(id -u)" = 0 ] || { echo "make: these packages are missing; run make as root, with sudo" >&2; exit 1; }; \
+		apt-get install -y --no-install-recommends $$missing </dev/null >$(OUTPUT)/deps.log 2>&1 || \
+		{ apt-get update </dev/null >$(OUTPUT)/deps.log 2>&1 && \
+		  apt-get install -y --no-install-recommends $$missing </dev/null >>$(OUTPUT)/deps.log 2>&1; } || \
+		{ tail -n 20 $(OUTPUT)/deps.log >&2; exit 1; }; \
+	}
+endef
+
+.PHONY: deps deps-demo deps-check deps-bench
+deps: | $(OUTPUT) ## install the Debian packages a build needs, if missing (root)
+	$(call install_packages,$(BUILD_PACKAGES))
+
+deps-demo: | $(OUTPUT)
+	$(call install_packages,$(BUILD_PACKAGES) g++)
+
+deps-check: | $(OUTPUT)
+	$(call install_packages,$(BUILD_PACKAGES) $(CHECK_PACKAGES))
+
+deps-bench: | $(OUTPUT)
+	$(call install_packages,$(BUILD_PACKAGES) $(BENCH_PACKAGES) g++)
+
+FORMATTED := $(wildcard bpf/*.[ch] include/heaptap/*.h src/*.[ch] src/*/*.[ch] tests/*/*.[ch] tests/*/*.cc)
+
+.PHONY: format
+format: ## lay out all C code by .clang-format
+	$(Q)clang-format -i $(FORMATTED)
+
+.PHONY: format-check
+format-check:
+	$(Q)clang-format --dry-run --Werror $(FORMATTED)
+
+.PHONY: install
+install: all ## install the binary and its manual page below DESTDIR and PREFIX
+	install -D -m 755 $(OUTPUT)/heaptap $(DESTDIR)$(PREFIX)/bin/heaptap
+	install -D -m 644 docs/heaptap.8 $(DESTDIR)$(PREFIX)/share/man/man8/heaptap.8
+
+.PHONY: clean
+clean: ## remove everything that was built
+	$(Q)rm -rf $(OUTPUT)
+
+.PHONY: help
+help: ## this list
+	@sed -n 's/^\([a-z][a-z0-9-]*\):[^#]*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
 -include $(shell find $(OUTPUT) -name '*.d' 2>/dev/null)

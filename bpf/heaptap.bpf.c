@@ -3,7 +3,7 @@
  * The programs that run at probe points and at a target's exec and exit.
  *
  * An unsampled allocation costs one trap and ends in sampler_picks(); an unsampled free ends in
- * live_possible(). Everything below those two lines runs once per sample.
+ * live_possible(). Everything behind those two runs once per sample.
  *
  * Where the kernel has uprobe sessions, one program is called at entry and, unless it says no, at
  * return. Elsewhere each function has an entry and a return probe with a program each.
@@ -67,6 +67,22 @@ static __always_inline __u64 random64(void)
 	return (__u64)bpf_get_prandom_u32() << 32 | bpf_get_prandom_u32();
 }
 
+/* The sample lies within this allocation, or this CPU has not drawn its first gap yet. */
+__noinline int sampler_reached(__u64 size)
+{
+	struct sampler_state *state;
+	__u32 key = 0;
+
+	state = bpf_map_lookup_elem(&sampler, &key);
+	if (!state)
+		return 0;
+	if (!state->ready) {
+		state->ready = 1;
+		state->bytes_left = sampler_gap(&sampling, random64());
+	}
+	return sampler_advance(&sampling, &state->bytes_left, size, random64());
+}
+
 /* The hot path of an allocation. */
 static __always_inline bool sampler_picks(__u64 size)
 {
@@ -84,12 +100,7 @@ static __always_inline bool sampler_picks(__u64 size)
 		state->bytes_left = left;
 		return false;
 	}
-	/* The first gap of a CPU must be drawn too, or its first allocation would always be picked. */
-	if (!state->ready) {
-		state->ready = 1;
-		state->bytes_left = sampler_gap(&sampling, random64());
-	}
-	return sampler_advance(&sampling, &state->bytes_left, size, random64());
+	return sampler_reached(size);
 }
 
 /* The serial of the current process, or 0 if it is not counted. */
@@ -103,16 +114,17 @@ static __always_inline __u32 process_serial(void)
 	return process->serial;
 }
 
-/* Whether an allocation function of the same image made this call, and so counts it itself. */
-static __always_inline bool is_nested(const struct pt_regs *regs, const struct probe_spec *spec)
+/*
+ * Whether an allocation function of the same image made the call whose return address lies at sp,
+ * and so counts it itself. base: where the image's file begins in memory.
+ */
+static __always_inline bool is_nested(__u32 image, __u64 sp, __u64 base)
 {
-	__u32 image = spec->image;
 	struct nested_calls *nested = bpf_map_lookup_elem(&nested_calls, &image);
-	__u64 base = regs->ip - spec->offset, address;
+	__u64 address;
 	__u32 i;
 
-	if (!nested || !nested->count ||
-	    bpf_probe_read_user(&address, sizeof(address), (void *)regs->sp))
+	if (!nested || !nested->count || bpf_probe_read_user(&address, sizeof(address), (void *)sp))
 		return false;
 	for (i = 0; i < PROBE_MAX_NESTED_CALLS; i++) {
 		if (i >= nested->count)
@@ -123,13 +135,35 @@ static __always_inline bool is_nested(const struct pt_regs *regs, const struct p
 	return false;
 }
 
+/*
+ * What follows the hot paths is in global functions: each is verified once, by itself, instead of
+ * once for every way through the hot path.
+ */
+
+/* An allocation was picked at its entry. out: posix_memalign's result pointer, else 0. */
+__noinline int alloc_picked(__u32 image, __u64 size, __u64 out, __u64 sp, __u64 base)
+{
+	__u32 serial = process_serial();
+	struct weight weight;
+	struct pending *call;
+
+	if (!serial || is_nested(image, sp, base))
+		return NO_RETURN;
+	sampler_weight(&sampling, size, &weight);
+	call = pending_push(serial, sp, weight.bytes);
+	if (!call)
+		return NO_RETURN;
+	call->picked = 1;
+	call->weight = weight;
+	call->size = size;
+	call->out = out;
+	return RUN_AT_RETURN;
+}
+
 static __always_inline int alloc_entered(struct pt_regs *ctx)
 {
 	struct probe_spec spec = probe_spec_of(bpf_get_attach_cookie(ctx));
-	__u64 size = register_read(ctx, spec.size_reg);
-	struct weight weight;
-	struct pending *call;
-	__u32 serial;
+	__u64 size = register_read(ctx, spec.size_reg), out = 0;
 
 	if (spec.kind == PROBE_CALLOC)
 		size *= register_read(ctx, spec.aux_reg);
@@ -138,29 +172,20 @@ static __always_inline int alloc_entered(struct pt_regs *ctx)
 		return NO_RETURN;
 	if (!sampler_picks(size))
 		return NO_RETURN;
-
-	serial = process_serial();
-	if (!serial || is_nested(ctx, &spec))
-		return NO_RETURN;
-	sampler_weight(&sampling, size, &weight);
-	call = pending_push(serial, ctx->sp, weight.bytes);
-	if (!call)
-		return NO_RETURN;
-	call->picked = 1;
-	call->weight = weight;
-	call->size = size;
-	call->out = spec.kind == PROBE_OUT_ALLOC ? register_read(ctx, spec.ptr_reg) : 0;
-	return RUN_AT_RETURN;
+	if (spec.kind == PROBE_OUT_ALLOC)
+		out = register_read(ctx, spec.ptr_reg);
+	return alloc_picked(spec.image, size, out, ctx->sp, ctx->ip - spec.offset) ? NO_RETURN
+										   : RUN_AT_RETURN;
 }
 
-/* A picked allocation succeeded. */
-static __always_inline void alloc_record(struct pt_regs *ctx, __u32 serial, __u64 address,
+/* A picked allocation succeeded. pc, sp and bp are the caller's. */
+static __always_inline void alloc_record(__u64 pc, __u64 sp, __u64 bp, __u32 serial, __u64 address,
 					 const struct weight *weight)
 {
 	struct live_record record = {.weight = *weight}, old;
 	long err;
 
-	record.stack_id = stack_capture(ctx->ip, ctx->sp, ctx->bp, serial, weight->bytes);
+	record.stack_id = stack_capture(pc, sp, bp, serial, weight->bytes);
 	err = live_insert(serial, address, &record);
 	if (err == -17 /* EEXIST */ && live_take(serial, address, &old)) {
 		live_forget(address);
@@ -173,16 +198,15 @@ static __always_inline void alloc_record(struct pt_regs *ctx, __u32 serial, __u6
 	site_alloc(serial, record.stack_id, weight);
 }
 
-static __always_inline int alloc_returned(struct pt_regs *ctx)
+__noinline int alloc_returned(__u64 address, __u64 pc, __u64 sp, __u64 bp)
 {
 	__u32 serial = process_serial();
-	__u64 address = ctx->ax;
 	struct pending call;
 
 	if (!serial)
 		return 0;
 	/* The return has popped the return address. */
-	if (!pending_pop(serial, ctx->sp - 8, &call)) {
+	if (!pending_pop(serial, sp - 8, &call)) {
 		/* Elsewhere this is the return of an allocation that was not picked. */
 		if (settings.session)
 			loss_add(LOSS_RETURN_UNMATCHED, 0);
@@ -198,8 +222,34 @@ static __always_inline int alloc_returned(struct pt_regs *ctx)
 		}
 	}
 	if (address)
-		alloc_record(ctx, serial, address, &call.weight);
+		alloc_record(pc, sp, bp, serial, address, &call.weight);
 	return 0;
+}
+
+/* A realloc was picked, or its old block may be a live sample. */
+__noinline int realloc_wanted(__u32 image_picked, __u64 size, __u64 old_address, __u64 sp,
+			      __u64 base)
+{
+	__u32 serial = process_serial(), picked = image_picked >> 31;
+	struct weight weight = {};
+	struct pending *call;
+
+	if (!serial || is_nested(image_picked & 255, sp, base))
+		return NO_RETURN;
+	if (picked)
+		sampler_weight(&sampling, size, &weight);
+	call = pending_push(serial, sp, weight.bytes);
+	if (!call)
+		return NO_RETURN;
+	call->size = size;
+	call->out = 0;
+	call->old_address = old_address;
+	call->picked = picked;
+	call->weight = weight;
+	/* Out of the table now: once realloc has freed it, another thread may get the address. */
+	if (old_address && live_possible(old_address))
+		call->has_old = live_take(serial, old_address, &call->old);
+	return RUN_AT_RETURN;
 }
 
 static __always_inline int realloc_entered(struct pt_regs *ctx)
@@ -207,9 +257,6 @@ static __always_inline int realloc_entered(struct pt_regs *ctx)
 	struct probe_spec spec = probe_spec_of(bpf_get_attach_cookie(ctx));
 	__u64 old_address = register_read(ctx, spec.ptr_reg);
 	__u64 size = register_read(ctx, spec.size_reg);
-	struct weight weight;
-	struct pending *call;
-	__u32 serial;
 	bool picked;
 
 	if (!old_address && spec.flags & PROBE_SKIP_NULL_OLD)
@@ -217,42 +264,26 @@ static __always_inline int realloc_entered(struct pt_regs *ctx)
 	picked = sampler_picks(size);
 	if (!picked && !(old_address && live_possible(old_address)))
 		return NO_RETURN;
-
-	serial = process_serial();
-	if (!serial || is_nested(ctx, &spec))
-		return NO_RETURN;
-	if (picked)
-		sampler_weight(&sampling, size, &weight);
-	call = pending_push(serial, ctx->sp, picked ? weight.bytes : 0);
-	if (!call)
-		return NO_RETURN;
-	call->size = size;
-	call->out = 0;
-	call->old_address = old_address;
-	if (picked) {
-		call->picked = 1;
-		call->weight = weight;
-	}
-	/* Out of the table now: once realloc has freed it, another thread may get the address. */
-	if (old_address && live_possible(old_address))
-		call->has_old = live_take(serial, old_address, &call->old);
-	return RUN_AT_RETURN;
+	return realloc_wanted(spec.image | (__u32)picked << 31, size, old_address, ctx->sp,
+			      ctx->ip - spec.offset)
+		       ? NO_RETURN
+		       : RUN_AT_RETURN;
 }
 
-static __always_inline int realloc_returned(struct pt_regs *ctx)
+__noinline int realloc_returned(__u64 address, __u64 pc, __u64 sp, __u64 bp)
 {
 	__u32 serial = process_serial();
 	struct pending call;
 
 	if (!serial)
 		return 0;
-	if (!pending_pop(serial, ctx->sp - 8, &call)) {
+	if (!pending_pop(serial, sp - 8, &call)) {
 		if (settings.session)
 			loss_add(LOSS_RETURN_UNMATCHED, 0);
 		return 0;
 	}
 	/* realloc(p, 0) that returns NULL has freed p; any other NULL is a failure that keeps it. */
-	if (!ctx->ax && call.size) {
+	if (!address && call.size) {
 		pending_drop(serial, &call);
 		return 0;
 	}
@@ -260,8 +291,23 @@ static __always_inline int realloc_returned(struct pt_regs *ctx)
 		live_forget(call.old_address);
 		site_freed(serial, &call.old);
 	}
-	if (ctx->ax && call.picked)
-		alloc_record(ctx, serial, ctx->ax, &call.weight);
+	if (address && call.picked)
+		alloc_record(pc, sp, bp, serial, address, &call.weight);
+	return 0;
+}
+
+/* The block may be a live sample. */
+__noinline int free_wanted(__u64 address)
+{
+	struct live_record record;
+	__u32 serial = process_serial();
+
+	if (!serial)
+		return 0;
+	if (live_take(serial, address, &record) || pending_take_old(address, &record)) {
+		live_forget(address);
+		site_freed(serial, &record);
+	}
 	return 0;
 }
 
@@ -269,18 +315,9 @@ static __always_inline void free_entered(struct pt_regs *ctx)
 {
 	struct probe_spec spec = probe_spec_of(bpf_get_attach_cookie(ctx));
 	__u64 address = register_read(ctx, spec.ptr_reg);
-	struct live_record record;
-	__u32 serial;
 
-	if (!address || !live_possible(address))
-		return;
-	serial = process_serial();
-	if (!serial)
-		return;
-	if (live_take(serial, address, &record) || pending_take_old(address, &record)) {
-		live_forget(address);
-		site_freed(serial, &record);
-	}
+	if (address && live_possible(address))
+		free_wanted(address);
 }
 
 /* At entry the instruction pointer is the probe's, at return it is not. */
@@ -292,13 +329,19 @@ static __always_inline bool is_return(struct pt_regs *ctx)
 SEC("uprobe")
 int alloc_session(struct pt_regs *ctx)
 {
-	return is_return(ctx) ? alloc_returned(ctx) : alloc_entered(ctx);
+	if (!is_return(ctx))
+		return alloc_entered(ctx);
+	alloc_returned(ctx->ax, ctx->ip, ctx->sp, ctx->bp);
+	return 0;
 }
 
 SEC("uprobe")
 int realloc_session(struct pt_regs *ctx)
 {
-	return is_return(ctx) ? realloc_returned(ctx) : realloc_entered(ctx);
+	if (!is_return(ctx))
+		return realloc_entered(ctx);
+	realloc_returned(ctx->ax, ctx->ip, ctx->sp, ctx->bp);
+	return 0;
 }
 
 SEC("uprobe")
@@ -311,7 +354,7 @@ int alloc_enter(struct pt_regs *ctx)
 SEC("uretprobe")
 int alloc_return(struct pt_regs *ctx)
 {
-	alloc_returned(ctx);
+	alloc_returned(ctx->ax, ctx->ip, ctx->sp, ctx->bp);
 	return 0;
 }
 
@@ -325,7 +368,7 @@ int realloc_enter(struct pt_regs *ctx)
 SEC("uretprobe")
 int realloc_return(struct pt_regs *ctx)
 {
-	realloc_returned(ctx);
+	realloc_returned(ctx->ax, ctx->ip, ctx->sp, ctx->bp);
 	return 0;
 }
 
@@ -337,9 +380,10 @@ int free_enter(struct pt_regs *ctx)
 }
 
 /* The lock is held for some ten instructions, unless its holder is preempted. */
-#define CLOSE_ATTEMPTS 1024
+#define CLOSE_ATTEMPTS 128
 
-/* Closes the epoch because the process leaves the scope; the loader does it if the lock stays taken. */
+/* Closes the epoch because the process leaves the scope; the loader does it if the lock stays
+ * taken. */
 static __always_inline void process_leave(__u32 tgid, enum epoch_reason reason)
 {
 	int i;
@@ -377,5 +421,32 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	if (BPF_CORE_READ(task, signal, live.counter) || !bpf_map_lookup_elem(&processes, &tgid))
 		return 0;
 	process_leave(tgid, EPOCH_EXIT);
+	return 0;
+}
+
+/*
+ * Tells the loader which image ids its files have, before any target maps them: the loader maps
+ * them itself and reads this iterator. Their identity in the kernel (behind overlayfs, say) cannot
+ * be learnt from stat().
+ */
+SEC("iter/task_vma")
+int identify_image(struct bpf_iter__task_vma *ctx)
+{
+	struct vm_area_struct *area = ctx->vma;
+	struct task_struct *task = ctx->task;
+	struct image_identity identity = {};
+	struct vma vma = {};
+	struct file *file;
+
+	if (!task || !area || BPF_CORE_READ(task, tgid) != (int)identify_tgid)
+		return 0;
+	vma.start = BPF_CORE_READ(area, vm_start);
+	vma.end = BPF_CORE_READ(area, vm_end);
+	file = BPF_CORE_READ(area, vm_file);
+	if (!file || vma.start < identify_start || vma.start >= identify_end)
+		return 0;
+	identity.start = vma.start;
+	identity.id = image_id(identify_tgid, file, &vma);
+	bpf_seq_write(ctx->meta->seq, &identity, sizeof(identity));
 	return 0;
 }

@@ -52,7 +52,8 @@ static __always_inline bool live_restore(__u32 serial, __u64 address,
 	return bpf_map_update_elem(&live, &key, record, BPF_NOEXIST) == 0;
 }
 
-/* 0, -EEXIST if the address has a record already, or another negative error if the table is full. */
+/* 0, -EEXIST if the address has a record already, or another negative error if the table is full.
+ */
 static __always_inline long live_insert(__u32 serial, __u64 address,
 					const struct live_record *record)
 {

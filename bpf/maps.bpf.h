@@ -22,6 +22,11 @@ volatile struct epoch_state epochs = {};
 __u32 live_filter[LIVE_FILTER_SIZE] = {};
 __u32 image_count = 0;
 
+/* identify_image() looks at the mappings in this range of this process, the loader itself. */
+volatile __u64 identify_start = 0;
+volatile __u64 identify_end = 0;
+volatile __u32 identify_tgid = 0;
+
 /* The bytes left until the next sample, per CPU. */
 struct sampler_state {
 	__s64 bytes_left;

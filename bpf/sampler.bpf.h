@@ -85,9 +85,9 @@ static inline void sampler_weight(const volatile struct sampling_tables *tables,
 	/* R g, rounded to WEIGHT_BYTES_SHIFT bits; the parts keep the product within 64 bits. */
 	weight->bytes = (mean * (g >> 32) << WEIGHT_BYTES_SHIFT) +
 			((mean * (g & 0xffffffff) + (1u << 23)) >> (32 - WEIGHT_BYTES_SHIFT));
-	weight->objects = ((weight->bytes << (WEIGHT_OBJECTS_SHIFT - WEIGHT_BYTES_SHIFT)) +
-			   bytes / 2) /
-			  bytes;
+	weight->objects =
+		((weight->bytes << (WEIGHT_OBJECTS_SHIFT - WEIGHT_BYTES_SHIFT)) + bytes / 2) /
+		bytes;
 	if (!size)
 		weight->bytes = 0;
 	low = tables->variance[step];

@@ -26,7 +26,8 @@ static __always_inline struct site_counters *site_get(__u32 serial, __u64 stack_
 
 	if (counters)
 		return counters;
-	/* Another thread may have been faster; either way the entry is there, or the table is full. */
+	/* Another thread may have been faster; either way the entry is there, or the table is full.
+	 */
 	bpf_map_update_elem(&sites, &key, &zero, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&sites, &key);
 }
@@ -66,7 +67,8 @@ static __always_inline void epoch_check(void)
 
 	if (!epoch_crossed())
 		return;
-	/* Whoever holds the lock closes the epoch; if it was not for our crossing, the next event does. */
+	/* Whoever holds the lock closes the epoch; if it was not for our crossing, the next event
+	 * does. */
 	if (__sync_val_compare_and_swap(&epochs.closing, 0, 1))
 		return;
 	reason = epoch_crossed();

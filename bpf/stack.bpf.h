@@ -15,10 +15,42 @@
 
 #define VMA_CACHE 4
 
+/* What is known of an image's table, by image id: UNWIND_* flags. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, UNWIND_MAX_IMAGES);
+	__type(key, __u32);
+	__type(value, __u32);
+} unwind_images SEC(".maps");
+
+/*
+ * The tables, by image id. The template names sizes, not types: kernel 6.1 refuses an inner map
+ * that was made at run time without BTF if the template has BTF.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, UNWIND_MAX_IMAGES);
+	__type(key, __u32);
+	__array(
+		values, struct {
+			__uint(type, BPF_MAP_TYPE_ARRAY);
+			__uint(map_flags, BPF_F_INNER_MAP);
+			__uint(max_entries, 1);
+			__uint(key_size, sizeof(__u32));
+			__uint(value_size, sizeof(struct unwind_row));
+		});
+} unwind_tables SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, UNWIND_MAX_RULES);
+	__type(key, __u32);
+	__type(value, struct unwind_rule);
+} unwind_rules SEC(".maps");
+
 struct walk {
 	struct unwind_state state;
-	__u64 mm;	  /* struct mm_struct * of the target */
-	__u64 trampoline; /* where the kernel lets probed functions return to */
+	__u64 mm; /* struct mm_struct * of the target */
 	__u32 stop;	  /* enum stack_stop, STOP_COUNT while walking */
 	__u32 count;	  /* frames so far */
 	__u32 serial;	  /* of the process if a frame is a raw address, else 0 */
@@ -53,7 +85,7 @@ static int unwind_read(void *to, __u32 size, __u64 address)
 
 #define PENDING_RETURN_PROBES 64
 
-static __noinline __u64 unwind_recover(__u64 address, __u64 slot)
+__noinline __u64 unwind_recover(__u64 address, __u64 slot)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct return_instance *instance;
@@ -73,7 +105,7 @@ static __noinline __u64 unwind_recover(__u64 address, __u64 slot)
 }
 
 /* The id of the file behind a mapping, given at first sight; 0 if the table is full. */
-static __always_inline __u32 image_id(struct walk *walk, struct file *file, const struct vma *vma)
+static __always_inline __u32 image_id(__u32 tgid, struct file *file, const struct vma *vma)
 {
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
 	struct image_sight sight = {}, *known;
@@ -90,14 +122,15 @@ static __always_inline __u32 image_id(struct walk *walk, struct file *file, cons
 
 	/* A race between two threads wastes an id, no more. */
 	sight.id = __sync_fetch_and_add(&image_count, 1) + 1;
-	sight.tgid = walk->tgid;
+	sight.tgid = tgid;
 	sight.start = vma->start;
 	sight.end = vma->end;
 	sight.offset = vma->offset;
 	sight.file_size = key.size;
 	name = BPF_CORE_READ(file, f_path.dentry, d_name.name);
 	bpf_probe_read_kernel_str(sight.name, sizeof(sight.name), name);
-	if (sight.id <= FRAME_IMAGE_MAX && !bpf_map_update_elem(&images, &key, &sight, BPF_NOEXIST)) {
+	if (sight.id < UNWIND_MAX_IMAGES &&
+	    !bpf_map_update_elem(&images, &key, &sight, BPF_NOEXIST)) {
 		event_send(EVENT_IMAGE_SEEN, sight.id);
 		return sight.id;
 	}
@@ -108,54 +141,119 @@ static __always_inline __u32 image_id(struct walk *walk, struct file *file, cons
 	return 0;
 }
 
-/* Fills *vma with the mapping of address; start is 0 if there is none. */
-static __always_inline void vma_find(struct walk *walk, __u64 address, struct vma *vma)
+/*
+ * Fills the next slot of the walk's cache with the mapping of address; returns the slot, or
+ * VMA_CACHE if there is none. Global functions are verified once each, not per use and turn.
+ */
+__noinline int walk_find_vma(struct walk *walk, __u64 address)
 {
-	struct mm_struct *mm = (struct mm_struct *)walk->mm;
 	struct vm_area_struct *area;
 	struct file *file;
+	struct vma vma = {};
+	__u32 slot;
 	int attempt;
 
+	if (!walk)
+		return VMA_CACHE;
 	for (attempt = 0; attempt < 2; attempt++) {
-		area = vma_walk(mm, address);
-		vma->start = BPF_CORE_READ(area, vm_start);
-		vma->end = BPF_CORE_READ(area, vm_end);
-		if (area && address >= vma->start && address < vma->end)
+		area = vma_walk((struct mm_struct *)walk->mm, address);
+		vma.start = BPF_CORE_READ(area, vm_start);
+		vma.end = BPF_CORE_READ(area, vm_end);
+		if (area && address >= vma.start && address < vma.end)
 			break;
-		vma->start = 0;
+		vma.start = 0;
 	}
-	if (!vma->start)
-		return;
-	vma->executable = !!(BPF_CORE_READ(area, vm_flags) & VM_EXEC);
-	vma->offset = BPF_CORE_READ(area, vm_pgoff) << 12;
+	if (!vma.start)
+		return VMA_CACHE;
+	vma.executable = !!(BPF_CORE_READ(area, vm_flags) & VM_EXEC);
+	vma.offset = BPF_CORE_READ(area, vm_pgoff) << 12;
 	file = BPF_CORE_READ(area, vm_file);
-	vma->image = file && vma->executable ? image_id(walk, file, vma) : 0;
+	vma.image = file && vma.executable ? image_id(walk->tgid, file, &vma) : 0;
+	slot = walk->vma_next++ & (VMA_CACHE - 1);
+	walk->vmas[slot] = vma;
+	return slot;
 }
 
 /* Turns the state's pc into a frame word; 0 if no executable mapping holds it. */
 static __always_inline __u64 walk_frame(struct walk *walk, __u64 pc)
 {
-	struct vma vma = {};
+	struct vma *vma;
 	__u32 i;
 
 	for (i = 0; i < VMA_CACHE; i++) {
-		vma = walk->vmas[i];
-		if (pc >= vma.start && pc < vma.end)
-			goto found;
+		if (pc >= walk->vmas[i].start && pc < walk->vmas[i].end)
+			break;
 	}
-	vma_find(walk, pc, &vma);
-	if (!vma.start)
+	if (i == VMA_CACHE)
+		i = walk_find_vma(walk, pc);
+	if (i >= VMA_CACHE)
 		return 0;
-	walk->vmas[walk->vma_next & (VMA_CACHE - 1)] = vma;
-	walk->vma_next++;
-found:
-	if (!vma.executable)
+	vma = &walk->vmas[i];
+	if (!vma->executable)
 		return 0;
-	if (vma.image)
-		return (__u64)vma.image << FRAME_OFFSET_BITS |
-		       ((pc - vma.start + vma.offset) & FRAME_OFFSET_MASK);
+	if (vma->image)
+		return (__u64)vma->image << FRAME_OFFSET_BITS |
+		       ((pc - vma->start + vma->offset) & FRAME_OFFSET_MASK);
 	walk->serial = walk->process_serial;
 	return FRAME_RAW | pc;
+}
+
+/* The row that holds at a file offset: the last one at or before it. */
+static __always_inline const struct unwind_rule *find_rule(__u32 image, __u32 offset)
+{
+	__u32 low = 1, high, middle, rule = 0;
+	const struct unwind_row *row;
+	void *table = bpf_map_lookup_elem(&unwind_tables, &image);
+	int i;
+
+	if (!table)
+		return NULL;
+	middle = 0;
+	row = bpf_map_lookup_elem(table, &middle);
+	if (!row)
+		return NULL;
+	high = row->offset + 1;
+	for (i = 0; i < UNWIND_SEARCH_DEPTH + 1 && low < high; i++) {
+		/* A key on the stack: the verifier then does not follow its value through the loop. */
+		middle = low + (high - low) / 2;
+		row = bpf_map_lookup_elem(table, &middle);
+		if (!row)
+			return NULL;
+		if (row->offset <= offset) {
+			rule = row->rule;
+			low = middle + 1;
+		} else {
+			high = middle;
+		}
+	}
+	return low > 1 ? bpf_map_lookup_elem(&unwind_rules, &rule) : NULL;
+}
+
+/* Steps by the rows of an image. */
+__noinline int walk_rows(struct walk *walk, __u32 image, __u64 offset)
+{
+	__u32 *flags = bpf_map_lookup_elem(&unwind_images, &image);
+	const struct unwind_rule *rule;
+	struct unwind_rule copy;
+
+	if (!walk || !flags || !(*flags & UNWIND_BUILT))
+		return STOP_NOT_BUILT;
+	rule = find_rule(image, offset);
+	if (!rule)
+		return STOP_NO_ROWS;
+	/* The rows between call sites are built once they are wanted. */
+	if (walk->state.interrupted && !(*flags & UNWIND_ALL_ROWS)) {
+		if (!(__sync_fetch_and_or(flags, UNWIND_WANT_ALL) & UNWIND_WANT_ALL))
+			event_send(EVENT_IMAGE_SEEN, image);
+		return STOP_INTERRUPTED;
+	}
+	copy = *rule;
+	return unwind_rule_step(&walk->state, &copy);
+}
+
+__noinline int walk_guess(struct walk *walk)
+{
+	return walk ? unwind_frame_pointer(&walk->state) : STOP_NO_ROWS;
 }
 
 /* One frame: stores it and steps to its caller. A global function is verified once, not per turn. */
@@ -184,7 +282,11 @@ __noinline int walk_step(struct walk *walk)
 	walk->count = count + 1;
 	if (walk->stop != STOP_COUNT)
 		return 1;
-	walk->stop = unwind_frame_pointer(&walk->state);
+	walk->stop = STOP_NO_ROWS;
+	if (!(frame & FRAME_RAW))
+		walk->stop = walk_rows(walk, frame >> FRAME_OFFSET_BITS, frame & FRAME_OFFSET_MASK);
+	if (walk->stop == STOP_NO_ROWS)
+		walk->stop = walk_guess(walk);
 	return walk->stop != STOP_COUNT;
 }
 
@@ -194,7 +296,8 @@ static __always_inline __u64 hash_step(__u64 hash, __u64 word)
 	return hash ^ hash >> 29;
 }
 
-/* Interns the next chunk, from the root. Returns 0 to go on, 1 when done or failed (parent is 0). */
+/* Interns the next chunk, from the root. Returns 0 to go on, 1 when done or failed (parent is 0).
+ */
 __noinline int walk_intern(struct walk *walk)
 {
 	struct stack_chunk *chunk;
@@ -213,8 +316,10 @@ __noinline int walk_intern(struct walk *walk)
 	chunk->parent = walk->parent;
 	chunk->count = count;
 	chunk->stop = walk->parent ? 0 : walk->stop;
+	chunk->flags = walk->parent || !walk->state.guessed ? 0 : STACK_GUESSED;
 	chunk->serial = walk->serial;
-	id = hash_step(walk->parent, chunk->stop | (__u64)chunk->serial << 32);
+	id = hash_step(walk->parent,
+		       chunk->stop | (__u64)chunk->flags << 8 | (__u64)chunk->serial << 32);
 	for (i = 0; i < STACK_CHUNK_FRAMES; i++) {
 		chunk->frames[i] = 0;
 		if (i < count)
@@ -268,6 +373,8 @@ static __always_inline __u64 stack_capture(__u64 pc, __u64 sp, __u64 bp, __u32 s
 	walk->state.pc = pc - 1;
 	walk->state.sp = sp;
 	walk->state.bp = bp;
+	walk->state.interrupted = 0;
+	walk->state.guessed = 0;
 	walk->mm = (__u64)BPF_CORE_READ(task, mm);
 	walk->stop = STOP_COUNT;
 	walk->count = 0;

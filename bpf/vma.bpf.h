@@ -13,11 +13,11 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
-#define MAPLE_LEAF_64	 1
-#define MAPLE_RANGE_64	 2
-#define MAPLE_ARANGE_64	 3
-#define MAPLE_MAX_DEPTH	 8
-#define MAPLE_64_PIVOTS	 15
+#define MAPLE_LEAF_64	    1
+#define MAPLE_RANGE_64	    2
+#define MAPLE_ARANGE_64	    3
+#define MAPLE_MAX_DEPTH	    8
+#define MAPLE_64_PIVOTS	    15
 #define MAPLE_ARANGE_PIVOTS 9
 
 #define VM_EXEC 0x4
@@ -40,7 +40,8 @@ static __always_inline __u64 maple_slot(const struct maple_node *node, __u32 typ
 
 	if (type == MAPLE_ARANGE_64) {
 		count = MAPLE_ARANGE_PIVOTS;
-		bpf_core_read(pivots, sizeof(unsigned long) * MAPLE_ARANGE_PIVOTS, &node->ma64.pivot);
+		bpf_core_read(pivots, sizeof(unsigned long) * MAPLE_ARANGE_PIVOTS,
+			      &node->ma64.pivot);
 	} else {
 		count = MAPLE_64_PIVOTS;
 		bpf_core_read(pivots, sizeof(unsigned long) * MAPLE_64_PIVOTS, &node->mr64.pivot);
@@ -52,11 +53,13 @@ static __always_inline __u64 maple_slot(const struct maple_node *node, __u32 typ
 	}
 	if (type == MAPLE_ARANGE_64)
 		bpf_probe_read_kernel(&slot, sizeof(slot),
-				      (char *)node + bpf_core_field_offset(struct maple_node, ma64.slot) +
+				      (char *)node +
+					      bpf_core_field_offset(struct maple_node, ma64.slot) +
 					      i * sizeof(void *));
 	else
 		bpf_probe_read_kernel(&slot, sizeof(slot),
-				      (char *)node + bpf_core_field_offset(struct maple_node, mr64.slot) +
+				      (char *)node +
+					      bpf_core_field_offset(struct maple_node, mr64.slot) +
 					      i * sizeof(void *));
 	return (__u64)slot;
 }

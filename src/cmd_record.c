@@ -14,7 +14,7 @@
 #define DEFAULT_ALLOC_INTERVAL (1ull << 30)
 #define DEFAULT_INUSE_INTERVAL (100ull << 20)
 /* 16 MB of kernel memory; at the default rate enough for a heap of 64 GB. */
-#define DEFAULT_MAX_LIVE       (1u << 17)
+#define DEFAULT_MAX_LIVE (1u << 17)
 /* 128 MB of kernel memory. */
 #define DEFAULT_MAX_LIVE_EXACT (1u << 20)
 #define MAX_LIVE_LIMIT	       (1u << 26)
@@ -45,10 +45,12 @@ static const struct argp_option record_options[] = {
 	{"quiet", 'q', NULL, 0, "Print errors and warnings only", 2},
 	{"verbose", 'v', NULL, 0, "Also print probe points and what the kernel says", 2},
 	{NULL, 0, NULL, 0,
-	 "When to take a snapshot (0 turns one off; sizes take K, M, G), besides SIGUSR2 and the end:",
+	 "When to take a snapshot (0 turns one off; sizes take K, M, G), besides SIGUSR2 and the "
+	 "end:",
 	 3},
 	{"alloc-interval", OPT_ALLOC_INTERVAL, "SIZE", 0,
-	 "Each time so many bytes were allocated (default 1G, HEAP_PROFILE_ALLOCATION_INTERVAL)", 3},
+	 "Each time so many bytes were allocated (default 1G, HEAP_PROFILE_ALLOCATION_INTERVAL)",
+	 3},
 	{"free-interval", OPT_FREE_INTERVAL, "SIZE", 0,
 	 "Each time so many bytes were freed (default 0, HEAP_PROFILE_DEALLOCATION_INTERVAL)", 3},
 	{"inuse-interval", OPT_INUSE_INTERVAL, "SIZE", 0,
@@ -71,10 +73,10 @@ static const struct argp_option record_options[] = {
 	 "How to place probes: session, multi or perf (default: the best this kernel has)", 4},
 	{}};
 
-static const char record_doc[] =
-	"Profile the heap of a process into pprof snapshots.\v"
-	"The target is not restarted, relinked or stopped. Snapshots are read by `heaptap report` and "
-	"`go tool pprof`. Exit status: 0 done, 1 failed, 2 wrong usage.";
+static const char record_doc[] = "Profile the heap of a process into pprof snapshots.\v"
+				 "The target is not restarted, relinked or stopped. Snapshots are "
+				 "read by `heaptap report` and "
+				 "`go tool pprof`. Exit status: 0 done, 1 failed, 2 wrong usage.";
 
 static int parse_size_option(struct argp_state *state, const char *name, const char *text,
 			     uint64_t max, uint64_t *ret)
@@ -85,8 +87,8 @@ static int parse_size_option(struct argp_state *state, const char *name, const c
 	if (!err && value > max)
 		err = -ERANGE;
 	if (err) {
-		log_error(0, "%s '%s' is %s: give a number of bytes, such as 524288 or 512K", name, text,
-			  err == -ERANGE ? "too large" : "no size");
+		log_error(0, "%s '%s' is %s: give a number of bytes, such as 524288 or 512K", name,
+			  text, err == -ERANGE ? "too large" : "no size");
 		return EINVAL;
 	}
 	*ret = value;
@@ -113,7 +115,8 @@ static int parse_sample_bytes(struct argp_state *state, const char *name, const 
 
 	if (err || !value || value > SAMPLE_BYTES_MAX) {
 		log_error(0,
-			  "%s '%s' must be a number of bytes from 1 (count every allocation) to 2G; the "
+			  "%s '%s' must be a number of bytes from 1 (count every allocation) to "
+			  "2G; the "
 			  "default is 512K",
 			  name, text);
 		return EINVAL;
@@ -256,12 +259,13 @@ int cmd_record(int argc, char **argv)
 	if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &options))
 		return 1;
 	if (!options.pid == !options.command) {
-		log_error(0, options.pid ? "give either -p PID or a command, not both"
-					 : "nothing to profile: give -p PID, or a command after --");
+		log_error(0, options.pid
+				     ? "give either -p PID or a command, not both"
+				     : "nothing to profile: give -p PID, or a command after --");
 		return 2;
 	}
 	if (!options.max_live)
-		options.max_live = options.sample_bytes == 1 ? DEFAULT_MAX_LIVE_EXACT
-							      : DEFAULT_MAX_LIVE;
+		options.max_live =
+			options.sample_bytes == 1 ? DEFAULT_MAX_LIVE_EXACT : DEFAULT_MAX_LIVE;
 	return session_run(&options) ? 1 : 0;
 }

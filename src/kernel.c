@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -137,6 +138,76 @@ const struct attach_programs *kernel_programs(const struct kernel *kernel)
 	return &kernel->programs;
 }
 
+struct upload_maps kernel_upload_maps(const struct kernel *kernel)
+{
+	const struct heaptap_bpf *object = kernel->object;
+
+	return (struct upload_maps){
+		.images = bpf_map__fd(object->maps.unwind_images),
+		.tables = bpf_map__fd(object->maps.unwind_tables),
+		.rules = bpf_map__fd(object->maps.unwind_rules),
+	};
+}
+
+__u32 kernel_image_flags(const struct kernel *kernel, __u32 image)
+{
+	__u32 flags = 0;
+
+	bpf_map__lookup_elem(kernel->object->maps.unwind_images, &image, sizeof(image), &flags,
+			     sizeof(flags), 0);
+	return flags;
+}
+
+/* Runs the identify_image iterator over our own mappings, one page of each file from `window`. */
+static int read_identities(struct kernel *kernel, uint64_t window, size_t count, __u32 *ids)
+{
+	union bpf_iter_link_info info = {.task.pid = getpid()};
+	LIBBPF_OPTS(bpf_iter_attach_opts, opts, .link_info = &info, .link_info_len = sizeof(info));
+	const uint64_t page = sysconf(_SC_PAGESIZE);
+	struct image_identity identity;
+	_cleanup_close_ int iterator = -1;
+	struct bpf_link *link;
+	ssize_t size;
+
+	kernel->object->bss->identify_start = window;
+	kernel->object->bss->identify_end = window + count * page;
+	kernel->object->bss->identify_tgid = getpid();
+	link = bpf_program__attach_iter(kernel->object->progs.identify_image, &opts);
+	if (!link)
+		return -errno;
+	iterator = bpf_iter_create(bpf_link__fd(link));
+	bpf_link__destroy(link);
+	if (iterator < 0)
+		return iterator;
+	while ((size = read(iterator, &identity, sizeof(identity))) == sizeof(identity)) {
+		size_t i = (identity.start - window) / page;
+
+		if (i < count)
+			ids[i] = identity.id;
+	}
+	return size < 0 ? -errno : 0;
+}
+
+int kernel_identify(struct kernel *kernel, const int *fds, size_t count, __u32 *ids)
+{
+	const size_t page = sysconf(_SC_PAGESIZE);
+	char *window;
+	int err;
+
+	memset(ids, 0, count * sizeof(*ids));
+	if (!count)
+		return 0;
+	window = mmap(NULL, count * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (window == MAP_FAILED)
+		return -errno;
+	/* A file that cannot be mapped leaves its page as it is, and its id 0. */
+	for (size_t i = 0; i < count; i++)
+		mmap(window + i * page, page, PROT_READ, MAP_PRIVATE | MAP_FIXED, fds[i], 0);
+	err = read_identities(kernel, (uintptr_t)window, count, ids);
+	munmap(window, count * page);
+	return err;
+}
+
 int kernel_attach_lifecycle(struct kernel *kernel)
 {
 	struct heaptap_bpf *object = kernel->object;
@@ -152,8 +223,8 @@ int kernel_attach_lifecycle(struct kernel *kernel)
 
 int kernel_set_nested_calls(struct kernel *kernel, __u32 image, const struct nested_calls *nested)
 {
-	return bpf_map__update_elem(kernel->object->maps.nested_calls, &image, sizeof(image), nested,
-				    sizeof(*nested), BPF_ANY);
+	return bpf_map__update_elem(kernel->object->maps.nested_calls, &image, sizeof(image),
+				    nested, sizeof(*nested), BPF_ANY);
 }
 
 int kernel_add_process(struct kernel *kernel, pid_t pid, bool held)
@@ -275,7 +346,8 @@ static int collect_sites(int map, __u32 epoch, struct site_key **ret_keys,
 				return -ENOMEM;
 		}
 		n = DRAIN_BATCH;
-		if (bpf_map_lookup_batch(map, from, &batch, keys + count, values + count, &n, NULL)) {
+		if (bpf_map_lookup_batch(map, from, &batch, keys + count, values + count, &n,
+					 NULL)) {
 			if (errno != ENOENT)
 				return -errno;
 			more = false;
@@ -355,8 +427,8 @@ int kernel_read_losses(struct kernel *kernel, struct loss_counter ret[LOSS_COUNT
 		return -ENOMEM;
 	memset(ret, 0, LOSS_COUNT * sizeof(*ret));
 	for (__u32 loss = 0; loss < LOSS_COUNT; loss++) {
-		err = bpf_map__lookup_elem(kernel->object->maps.losses, &loss, sizeof(loss), counters,
-					   size, 0);
+		err = bpf_map__lookup_elem(kernel->object->maps.losses, &loss, sizeof(loss),
+					   counters, size, 0);
 		if (err)
 			return err;
 		for (int cpu = 0; cpu < kernel->cpu_count; cpu++) {

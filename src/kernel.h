@@ -16,6 +16,7 @@
 #include "heaptap/site.h"
 #include "heaptap/stack.h"
 #include "probe/attach.h"
+#include "unwind/upload.h"
 #include "util/cleanup.h"
 
 struct kernel;
@@ -40,6 +41,15 @@ DEFINE_CLEANUP(kernel, struct kernel *, kernel_close)
 
 /* The programs' descriptors, for attach. */
 const struct attach_programs *kernel_programs(const struct kernel *kernel);
+/* The descriptors of the unwind maps, for upload. */
+struct upload_maps kernel_upload_maps(const struct kernel *kernel);
+/*
+ * Learns the image ids that the kernel side gives to files, before any target has mapped them.
+ * ids[i] is 0 for a file that cannot be mapped, or if the image table is full.
+ */
+int kernel_identify(struct kernel *kernel, const int *fds, size_t count, __u32 *ids);
+/* An image's UNWIND_* flags as they are now. */
+__u32 kernel_image_flags(const struct kernel *kernel, __u32 image);
 /* Attaches the exec and exit tracepoints. */
 int kernel_attach_lifecycle(struct kernel *kernel);
 int kernel_set_nested_calls(struct kernel *kernel, __u32 image, const struct nested_calls *nested);

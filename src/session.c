@@ -37,6 +37,7 @@ struct session {
 	struct attach *attach;
 	struct images *images;
 	struct symbolizer *symbolizer;
+	struct tables *tables;
 	struct heap *heap;
 	struct snapshots *snapshots;
 	struct snapshot_process process;
@@ -66,11 +67,38 @@ static int read_chunk(void *arg, uint64_t id, struct stack_chunk *ret)
 	return kernel_read_chunk(session->kernel, id, ret);
 }
 
+/* A file the programs have met: opened at first sight, its unwind table built in the background. */
 static int add_image(void *arg, const struct image_sight *sight)
 {
 	struct session *session = arg;
+	const struct image_entry *entry = images_lookup(session->images, sight->id);
+	__u32 flags = kernel_image_flags(session->kernel, sight->id);
+	bool known = entry != NULL;
+	int err;
 
-	return images_add(session->images, sight);
+	if (!known) {
+		err = images_add_sight(session->images, sight);
+		if (err)
+			return err;
+		entry = images_lookup(session->images, sight->id);
+	}
+	if (entry->image && (!known || flags & UNWIND_WANT_ALL))
+		err = tables_request(session->tables, sight->id, entry->image,
+				     flags & UNWIND_WANT_ALL);
+	else
+		err = 0;
+	/* Without its table, stacks are cut there, and say so. */
+	return err == -ENOMEM ? err : 0;
+}
+
+/* Addresses for the files of a command, which had none before it was executed. */
+static void locate_images(struct session *session)
+{
+	struct maps *maps CLEANUP(maps) = NULL;
+
+	if (!images_all_located(session->images) &&
+	    !maps_read(target_pid(session->target), &maps))
+		images_locate(session->images, maps);
 }
 
 static int add_site(void *arg, const struct site_key *key, const struct site_counters *counters)
@@ -144,8 +172,9 @@ static int open_kernel(struct session *session, enum attach_mode mode)
 		return log_error(0, "not allowed to load BPF programs: run heaptap as root, with "
 				    "sudo");
 	if (err)
-		return log_error(err, "load the BPF programs for attach mode '%s' (-v shows what the "
-				      "kernel says)",
+		return log_error(err,
+				 "load the BPF programs for attach mode '%s' (-v shows what the "
+				 "kernel says)",
 				 attach_mode_name(mode));
 	err = kernel_attach_lifecycle(session->kernel);
 	if (err)
@@ -159,15 +188,17 @@ static int choose_mode(const struct session_options *options, enum attach_mode *
 	int err;
 
 	if (geteuid())
-		return log_error(0, "heaptap needs root to place probes and read other processes: run "
-				    "it with sudo");
+		return log_error(0,
+				 "heaptap needs root to place probes and read other processes: run "
+				 "it with sudo");
 	*ret = options->mode;
 	if (options->mode != ATTACH_AUTO)
 		return 0;
 	err = attach_probe_mode(&best);
 	if (err)
-		return log_error(err, "this kernel lets no BPF program be attached to user code: it "
-				      "needs CONFIG_UPROBE_EVENTS and CONFIG_BPF_EVENTS");
+		return log_error(err,
+				 "this kernel lets no BPF program be attached to user code: it "
+				 "needs CONFIG_UPROBE_EVENTS and CONFIG_BPF_EVENTS");
 	*ret = best;
 	log_verbose("Attach mode: %s", attach_mode_name(best));
 	return 0;
@@ -215,6 +246,7 @@ static int drain_epochs(struct session *session)
 
 	while (kernel_next_epoch(session->kernel, &record)) {
 		err = kernel_read_images(session->kernel, add_image, session);
+		locate_images(session);
 		if (!err)
 			err = kernel_drain(session->kernel, record.epoch, add_site, session);
 		if (err)
@@ -284,7 +316,8 @@ static int handle(struct session *session, int fd)
 	if (fd == session->duration_fd)
 		return timer_expired(fd) ? end_session(session, EPOCH_DETACH) : 0;
 	if (fd == target_fd(session->target))
-		/* The kernel side closed its epoch when the target exited; this is the safety net. */
+		/* The kernel side closed its epoch when the target exited; this is the safety net.
+		 */
 		return end_session(session, EPOCH_EXIT);
 	return 0;
 }
@@ -303,6 +336,7 @@ static int run_loop(struct session *session)
 			err = kernel_read_images(session->kernel, add_image, session);
 		if (err)
 			return log_error(err, "read the kernel's events");
+		locate_images(session);
 		err = drain_epochs(session);
 		for (int i = 0; i < count && !err && !session->done; i++)
 			err = handle(session, events[i].data.fd);
@@ -379,9 +413,21 @@ static int start_target(struct session *session)
 	return 0;
 }
 
+static void log_tables(struct session *session)
+{
+	struct tables_stats stats;
+
+	tables_read_stats(session->tables, &stats);
+	log_verbose("Unwind tables: %zu files, %zu rows, %zu malformed entries dropped, %zu files "
+		    "without, built in %" PRIu64 " ms",
+		    stats.images, stats.rows, stats.dropped_fdes, stats.rowless,
+		    stats.build_ns / 1000000);
+}
+
 static int open_session(struct session *session)
 {
 	const struct session_options *options = session->options;
+	struct upload_maps maps;
 	enum attach_mode mode;
 	int err;
 
@@ -408,11 +454,19 @@ static int open_session(struct session *session)
 		return err;
 	err = watch(session, kernel_event_fd(session->kernel));
 	if (!err)
-		err = attach_new(mode, kernel_programs(session->kernel), target_pid(session->target),
-				 &session->attach);
+		err = attach_new(mode, kernel_programs(session->kernel),
+				 target_pid(session->target), &session->attach);
 	if (err)
 		return log_error(err, "start the session");
-	return target_attach(session->target, session->kernel, session->attach, session->images);
+	maps = kernel_upload_maps(session->kernel);
+	err = tables_new(&maps, &session->tables);
+	if (err)
+		return log_error(err, "start the session");
+	err = target_attach(session->target, session->kernel, session->attach, session->tables,
+			    session->images);
+	if (!err)
+		log_tables(session);
+	return err;
 }
 
 static void close_fd(int fd)
@@ -424,6 +478,7 @@ static void close_fd(int fd)
 static void close_session(struct session *session)
 {
 	attach_free(session->attach);
+	tables_free(session->tables);
 	kernel_close(session->kernel);
 	target_free(session->target);
 	snapshots_close(session->snapshots);

@@ -65,20 +65,22 @@ static int check_folder(const char *prefix, const char *folder)
 	int fd;
 
 	if (prefix[strlen(prefix) - 1] == '/' || (!stat(prefix, &st) && S_ISDIR(st.st_mode)))
-		return log_error(0,
-				 "output prefix '%s' is a folder: give the beginning of a file name, "
-				 "such as -o %s%sheaptap",
-				 prefix, prefix, prefix[strlen(prefix) - 1] == '/' ? "" : "/");
+		return log_error(
+			0,
+			"output prefix '%s' is a folder: give the beginning of a file name, "
+			"such as -o %s%sheaptap",
+			prefix, prefix, prefix[strlen(prefix) - 1] == '/' ? "" : "/");
 	if (asprintf(&probe, "%s/.heaptap.XXXXXX", folder) < 0) {
 		probe = NULL;
 		return log_error(ENOMEM, "check the folder '%s'", folder);
 	}
 	fd = mkostemp(probe, O_CLOEXEC);
 	if (fd < 0)
-		return log_error(errno,
-				 "cannot write snapshots to the folder '%s' (choose another with -o "
-				 "PREFIX)",
-				 folder);
+		return log_error(
+			errno,
+			"cannot write snapshots to the folder '%s' (choose another with -o "
+			"PREFIX)",
+			folder);
 	close(fd);
 	unlink(probe);
 	return 0;
@@ -183,7 +185,8 @@ int snapshots_write(struct snapshots *snapshots, const struct profile *profile, 
 	log_info("Dumping heap profile to %s (%s)", path, reason);
 	err = output_write_file(profile, output_find("pprof"), path);
 	if (err)
-		return log_error(err, "Failed dumping heap profile to %s (the session goes on)", path);
+		return log_error(err, "Failed dumping heap profile to %s (the session goes on)",
+				 path);
 	snapshots->count++;
 	free(snapshots->last);
 	snapshots->last = take_ptr(path);

@@ -18,6 +18,12 @@
 /* Files whose names an error message lists before it says "and N more". */
 #define MAX_NAMED_FILES 4
 
+struct target_file {
+	struct image *image;
+	uint64_t size;
+	__u32 id;
+};
+
 struct target {
 	pid_t pid;
 	int pidfd;
@@ -25,6 +31,8 @@ struct target {
 	char **argv; /* of a command, not owned */
 	struct command command;
 	struct command_files *files; /* of a command */
+	struct target_file *opened; /* the program first */
+	size_t opened_count;
 	uint32_t probed_images;
 	size_t searched;
 	char searched_names[256];
@@ -36,6 +44,9 @@ void target_free(struct target *target)
 		return;
 	command_abandon(&target->command);
 	command_files_free(target->files);
+	for (size_t i = 0; i < target->opened_count; i++)
+		image_free(target->opened[i].image);
+	free(target->opened);
 	if (target->pidfd >= 0)
 		close(target->pidfd);
 	free(target);
@@ -66,24 +77,31 @@ static int check_process(pid_t pid, bool force, struct process *process)
 	if (err)
 		return log_error(err, "read /proc/%d", pid);
 	if (process->thread)
-		return log_error(0, "%d (%s) is a thread of process %d: use -p %d, which takes in all "
-				    "its threads",
+		return log_error(0,
+				 "%d (%s) is a thread of process %d: use -p %d, which takes in all "
+				 "its threads",
 				 pid, process->comm, process->tgid, process->tgid);
 	if (process->kernel_thread)
-		return log_error(0, "PID %d (%s) is a kernel thread and has no heap: give the PID of a "
-				    "user process",
-				 pid, process->comm);
+		return log_error(
+			0,
+			"PID %d (%s) is a kernel thread and has no heap: give the PID of a "
+			"user process",
+			pid, process->comm);
 	if (process->zombie)
-		return log_error(0, "PID %d (%s) is a zombie: it has exited and waits for its parent; "
-				    "give the PID of a running process",
+		return log_error(0,
+				 "PID %d (%s) is a zombie: it has exited and waits for its parent; "
+				 "give the PID of a running process",
 				 pid, process->comm);
 	if (pid == getpid())
-		return log_error(0, "PID %d is heaptap itself: give the PID of another process", pid);
+		return log_error(0, "PID %d is heaptap itself: give the PID of another process",
+				 pid);
 	if (process->seccomp_mode && seccomp_kills_return_probes() && !force)
-		return log_error(0, "PID %d (%s) has a seccomp filter, and on this kernel (6.11 to 6.13) "
-				    "such a filter may kill the process at its first sample: use "
-				    "--force if the filter is known to allow the uretprobe system call",
-				 pid, process->comm);
+		return log_error(
+			0,
+			"PID %d (%s) has a seccomp filter, and on this kernel (6.11 to 6.13) "
+			"such a filter may kill the process at its first sample: use "
+			"--force if the filter is known to allow the uretprobe system call",
+			pid, process->comm);
 	return 0;
 }
 
@@ -109,13 +127,15 @@ static int open_command(struct target *target, char **argv)
 	case 0:
 		break;
 	case -ENOENT:
-		return log_error(0, "command '%s' not found: give its path, or a name that is in PATH",
+		return log_error(0,
+				 "command '%s' not found: give its path, or a name that is in PATH",
 				 argv[0]);
 	case -EACCES:
 		return log_error(err, "command '%s' cannot be executed (chmod +x?)", argv[0]);
 	case -ENOEXEC:
-		return log_error(0, "command '%s' is no x86-64 ELF program: heaptap can profile only "
-				    "these",
+		return log_error(0,
+				 "command '%s' is no x86-64 ELF program: heaptap can profile only "
+				 "these",
 				 argv[0]);
 	default:
 		return log_error(err, "find the files of command '%s'", argv[0]);
@@ -208,11 +228,12 @@ static int attach_image(struct target *target, struct kernel *kernel, struct att
 	return 0;
 }
 
-static int attach_file(struct target *target, struct kernel *kernel, struct attach *attach,
-		       struct images *images, int fd, const char *path,
-		       const struct mapping *mapping)
+/* Opens a file of the target; takes the descriptor over. */
+static int open_file(struct target *target, int fd, const char *path)
 {
-	struct image *image CLEANUP(image) = NULL;
+	struct target_file *opened;
+	struct image *image;
+	struct stat st;
 	int err;
 
 	err = image_open(fd, path, &image);
@@ -221,16 +242,20 @@ static int attach_file(struct target *target, struct kernel *kernel, struct atta
 	/* Not everything executable is an ELF file; frames in it keep the file's name. */
 	if (err)
 		return 0;
-	err = attach_image(target, kernel, attach, image);
-	if (err)
-		return err;
-	err = images_prepare(images, take_ptr(image), mapping ? mapping->start : 0,
-			     mapping ? mapping->end : 0, mapping ? mapping->offset : 0);
-	return err ? log_error(err, "open '%s'", path) : 0;
+	opened = reallocarray(target->opened, target->opened_count + 1, sizeof(*opened));
+	if (!opened) {
+		image_free(image);
+		return log_error(ENOMEM, "open '%s'", path);
+	}
+	target->opened = opened;
+	opened[target->opened_count++] = (struct target_file){
+		.image = image,
+		.size = fstat(image_fd(image), &st) ? 0 : st.st_size,
+	};
+	return 0;
 }
 
-static int attach_command(struct target *target, struct kernel *kernel, struct attach *attach,
-			  struct images *images)
+static int open_command_files(struct target *target)
 {
 	int err = 0;
 
@@ -240,7 +265,7 @@ static int attach_command(struct target *target, struct kernel *kernel, struct a
 
 		if (fd < 0)
 			return log_error(errno, "open '%s'", path);
-		err = attach_file(target, kernel, attach, images, fd, path, NULL);
+		err = open_file(target, fd, path);
 	}
 	return err;
 }
@@ -254,7 +279,8 @@ static bool seen_before(const struct maps *maps, size_t index)
 		const struct mapping *other = &maps->entries[i];
 
 		if (other->executable && other->inode == mapping->inode &&
-		    other->dev_major == mapping->dev_major && other->dev_minor == mapping->dev_minor)
+		    other->dev_major == mapping->dev_major &&
+		    other->dev_minor == mapping->dev_minor)
 			return true;
 	}
 	return false;
@@ -278,22 +304,13 @@ static bool read_exe(pid_t pid, char *path, size_t size)
 	return true;
 }
 
-static int attach_process(struct target *target, struct kernel *kernel, struct attach *attach,
-			  struct images *images)
+static int open_process_files(struct target *target, const struct maps *maps)
 {
-	struct maps *maps CLEANUP(maps) = NULL;
 	char exe[4096] = "";
-	int err;
+	int err = 0;
 
-	err = maps_read(target->pid, &maps);
-	if (err == -ESRCH)
-		return log_error(0, "PID %d (%s) exited before the probes were placed", target->pid,
-				 target->comm);
-	if (err)
-		return log_error(err, "read /proc/%d/maps", target->pid);
 	read_exe(target->pid, exe, sizeof(exe));
-
-	/* The program first: profiles name it as their main binary, and its allocator wins. */
+	/* The program first: profiles name it as their main binary. */
 	for (int program = 1; program >= 0; program--) {
 		for (size_t i = 0; i < maps->count && !err; i++) {
 			const struct mapping *mapping = &maps->entries[i];
@@ -309,29 +326,107 @@ static int attach_process(struct target *target, struct kernel *kernel, struct a
 					    mapping->path, strerror(-fd));
 				continue;
 			}
-			err = attach_file(target, kernel, attach, images, fd, mapping->path, mapping);
+			err = open_file(target, fd, mapping->path);
 		}
 	}
 	return err;
 }
 
-int target_attach(struct target *target, struct kernel *kernel, struct attach *attach,
-		  struct images *images)
+static int by_size(const void *a, const void *b)
+{
+	const struct target_file *x = *(const struct target_file *const *)a;
+	const struct target_file *y = *(const struct target_file *const *)b;
+
+	return (x->size > y->size) - (x->size < y->size);
+}
+
+/* Publishes the tables of all files, so that the first stack finds them; small files first. */
+static int build_tables(struct target *target, struct kernel *kernel, struct tables *tables)
+{
+	const size_t count = target->opened_count;
+	_cleanup_free_ struct target_file **order = calloc(count + 1, sizeof(*order));
+	_cleanup_free_ int *fds = calloc(count + 1, sizeof(*fds));
+	_cleanup_free_ __u32 *ids = calloc(count + 1, sizeof(*ids));
+	int err;
+
+	if (!order || !fds || !ids)
+		return log_error(ENOMEM, "build unwind tables");
+	for (size_t i = 0; i < count; i++) {
+		order[i] = &target->opened[i];
+		fds[i] = image_fd(target->opened[i].image);
+	}
+	err = kernel_identify(kernel, fds, count, ids);
+	if (err)
+		return log_error(err, "identify the target's files");
+	for (size_t i = 0; i < count; i++)
+		target->opened[i].id = ids[i];
+	qsort(order, count, sizeof(*order), by_size);
+	for (size_t i = 0; i < count; i++) {
+		if (!order[i]->id)
+			continue;
+		err = tables_build(tables, order[i]->id, order[i]->image);
+		if (err)
+			log_warning("no unwind table for '%s' (%s): stacks through it are cut there",
+				    image_path(order[i]->image), strerror(-err));
+	}
+	return 0;
+}
+
+/* The images keep the files open. One without an id is opened again when it is met. */
+static int give_files(struct target *target, struct images *images, const struct maps *maps)
 {
 	int err;
 
-	err = target->argv ? attach_command(target, kernel, attach, images)
-			   : attach_process(target, kernel, attach, images);
+	for (size_t i = 0; i < target->opened_count; i++) {
+		struct target_file *file = &target->opened[i];
+
+		if (!file->id)
+			continue;
+		err = images_add_file(images, file->id, take_ptr(file->image));
+		if (err)
+			return log_error(err, "keep the target's files");
+	}
+	if (maps)
+		images_locate(images, maps);
+	return 0;
+}
+
+int target_attach(struct target *target, struct kernel *kernel, struct attach *attach,
+		  struct tables *tables, struct images *images)
+{
+	struct maps *maps CLEANUP(maps) = NULL;
+	int err;
+
+	if (target->argv) {
+		err = open_command_files(target);
+	} else {
+		err = maps_read(target->pid, &maps);
+		if (err == -ESRCH)
+			return log_error(0, "PID %d (%s) exited before the probes were placed",
+					 target->pid, target->comm);
+		if (err)
+			return log_error(err, "read /proc/%d/maps", target->pid);
+		err = open_process_files(target, maps);
+	}
+	if (!err)
+		err = build_tables(target, kernel, tables);
+	for (size_t i = 0; i < target->opened_count && !err; i++)
+		err = attach_image(target, kernel, attach, target->opened[i].image);
+	if (!err)
+		err = give_files(target, images, maps);
 	if (err || target->probed_images)
 		return err;
 	if (target->searched > MAX_NAMED_FILES)
-		return log_error(0, "no allocator found in %d (%s): neither %s nor the %zu files after "
-				    "them have symbols for malloc and free; a statically linked "
-				    "program must not be stripped",
-				 target->pid, target->comm, target->searched_names,
-				 target->searched - MAX_NAMED_FILES);
-	return log_error(0, "no allocator found in %d (%s): %s has no symbols for malloc and free; a "
-			    "statically linked program must not be stripped",
+		return log_error(
+			0,
+			"no allocator found in %d (%s): neither %s nor the %zu files after "
+			"them have symbols for malloc and free; a statically linked "
+			"program must not be stripped",
+			target->pid, target->comm, target->searched_names,
+			target->searched - MAX_NAMED_FILES);
+	return log_error(0,
+			 "no allocator found in %d (%s): %s has no symbols for malloc and free; a "
+			 "statically linked program must not be stripped",
 			 target->pid, target->comm, target->searched_names);
 }
 

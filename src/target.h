@@ -11,6 +11,7 @@
 
 #include "kernel.h"
 #include "symbolize/images.h"
+#include "unwind/tables.h"
 
 struct target;
 
@@ -21,9 +22,12 @@ struct target;
 int target_open(pid_t pid, char **command, bool force, struct target **ret);
 void target_free(struct target *target);
 
-/* Searches the target's files for allocators and places the probes. */
+/*
+ * Opens the target's files, publishes their unwind tables, and places the probes on the allocators
+ * in them. The files go to images.
+ */
 int target_attach(struct target *target, struct kernel *kernel, struct attach *attach,
-		  struct images *images);
+		  struct tables *tables, struct images *images);
 
 /* Lets a held command go. */
 int target_start(struct target *target);

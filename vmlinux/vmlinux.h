@@ -33,6 +33,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
@@ -45,6 +46,8 @@ enum {
 
 enum {
 	BPF_F_NO_PREALLOC = 1,
+	BPF_F_MMAPABLE = 1024,
+	BPF_F_INNER_MAP = 4096,
 };
 
 enum {
@@ -173,6 +176,18 @@ struct maple_node {
 };
 
 struct linux_binprm;
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task_vma {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	struct vm_area_struct *vma;
+};
 
 #pragma clang attribute pop
 

@@ -28,7 +28,7 @@ struct epoch_totals {
 
 struct epoch_record {
 	__u32 epoch;
-	__u32 reason; /* enum epoch_reason */
+	__u32 reason;  /* enum epoch_reason */
 	__u64 time_ns; /* CLOCK_MONOTONIC */
 	struct epoch_totals totals;
 };
@@ -50,14 +50,16 @@ struct epoch_state {
 
 static inline __u64 epoch_inuse_bytes(const struct epoch_totals *totals)
 {
-	return totals->alloc_bytes > totals->freed_bytes ? totals->alloc_bytes - totals->freed_bytes : 0;
+	return totals->alloc_bytes > totals->freed_bytes ? totals->alloc_bytes - totals->freed_bytes
+							 : 0;
 }
 
 /*
  * Closes the current epoch; the caller holds the lock. Returns the closed epoch, or 0 if too many
  * wait for the loader.
  */
-static inline __u32 epoch_close_locked(volatile struct epoch_state *state, __u32 reason, __u64 time_ns)
+static inline __u32 epoch_close_locked(volatile struct epoch_state *state, __u32 reason,
+				       __u64 time_ns)
 {
 	__u32 epoch = state->current;
 	volatile struct epoch_record *record = &state->records[epoch % EPOCH_RECORDS];

@@ -11,19 +11,21 @@
 
 #define LOSSES(X)                                                                                  \
 	X(PENDING_FULL, "pending_full",                                                            \
-	  "allocations not counted: no memory for the state between call and return")             \
+	  "allocations not counted: no memory for the state between call and return")              \
 	X(RETURN_UNMATCHED, "return_unmatched",                                                    \
-	  "allocations not counted: the call's state was gone at its return")                     \
-	X(OUT_FAULT, "out_fault", "allocations not counted: posix_memalign's result was unreadable") \
+	  "allocations not counted: the call's state was gone at its return")                      \
+	X(OUT_FAULT, "out_fault",                                                                  \
+	  "allocations not counted: posix_memalign's result was unreadable")                       \
 	X(SCRATCH_BUSY, "scratch_busy",                                                            \
 	  "allocations counted without a stack: all scratch slots of the CPU were in use")         \
-	X(STACK_FULL, "stack_full", "allocations counted without a stack: the stack table was full") \
+	X(STACK_FULL, "stack_full",                                                                \
+	  "allocations counted without a stack: the stack table was full")                         \
 	X(IMAGE_FULL, "image_full", "frames left as raw addresses: the image table was full")      \
 	X(SITE_FULL, "site_full", "changes not counted: the site table was full")                  \
 	X(LIVE_FULL, "live_full",                                                                  \
-	  "allocations counted in alloc_* but not in inuse_*: the live table was full")           \
+	  "allocations counted in alloc_* but not in inuse_*: the live table was full")            \
 	X(FREE_MISSED, "free_missed",                                                              \
-	  "frees not seen: their address was allocated again (counted as freed then)")            \
+	  "frees not seen: their address was allocated again (counted as freed then)")             \
 	X(EPOCH_LATE, "epoch_late",                                                                \
 	  "threshold snapshots merged with the next one: the loader was late")                     \
 	X(EVENT_FULL, "event_full", "wake-ups of the loader lost: the event ring was full")
@@ -32,7 +34,7 @@ enum loss {
 #define X(id, name, text) LOSS_##id,
 	LOSSES(X)
 #undef X
-	LOSS_COUNT
+		LOSS_COUNT
 };
 
 struct loss_counter {

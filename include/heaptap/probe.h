@@ -9,22 +9,23 @@
 #include "heaptap/types.h"
 
 enum probe_kind {
-	PROBE_ALLOC = 1,  /* returns the block: malloc(size), valloc, pvalloc */
-	PROBE_CALLOC,     /* returns the block: calloc(count, size) */
-	PROBE_MEMALIGN,   /* returns the block: memalign(align, size), aligned_alloc */
-	PROBE_OUT_ALLOC,  /* returns 0 and stores the block: posix_memalign(out, align, size) */
-	PROBE_REALLOC,    /* returns the block: realloc(old, size) */
-	PROBE_FREE,       /* free(old) */
+	PROBE_ALLOC = 1, /* returns the block: malloc(size), valloc, pvalloc */
+	PROBE_CALLOC,	 /* returns the block: calloc(count, size) */
+	PROBE_MEMALIGN,	 /* returns the block: memalign(align, size), aligned_alloc */
+	PROBE_OUT_ALLOC, /* returns 0 and stores the block: posix_memalign(out, align, size) */
+	PROBE_REALLOC,	 /* returns the block: realloc(old, size) */
+	PROBE_FREE,	 /* free(old) */
 };
 
 /* realloc(NULL, n) ends in a jump to malloc, which counts it. */
-#define PROBE_SKIP_NULL_OLD    1u
+#define PROBE_SKIP_NULL_OLD 1u
 /* An alignment malloc gives anyway (up to 16) ends in a jump to malloc, which counts it. */
 #define PROBE_SKIP_SMALL_ALIGN 2u
 
 #define PROBE_SMALL_ALIGN 16
 
-/* Register numbers are those of the x86-64 instruction encoding: rax 0 ... rdi 7, r8 8 ... r15 15. */
+/* Register numbers are those of the x86-64 instruction encoding: rax 0 ... rdi 7, r8 8 ... r15 15.
+ */
 struct probe_spec {
 	__u8 kind;     /* enum probe_kind */
 	__u8 flags;    /* PROBE_SKIP_* */
@@ -41,9 +42,9 @@ struct probe_spec {
 /* kind:4 flags:4 size_reg:4 aux_reg:4 ptr_reg:4 unused:4 image:8 offset:32, lowest bits first. */
 static inline __u64 probe_cookie(const struct probe_spec *s)
 {
-	return (__u64)(s->kind & 15) | (__u64)(s->flags & 15) << 4 | (__u64)(s->size_reg & 15) << 8 |
-	       (__u64)(s->aux_reg & 15) << 12 | (__u64)(s->ptr_reg & 15) << 16 |
-	       (__u64)s->image << 24 | (__u64)s->offset << 32;
+	return (__u64)(s->kind & 15) | (__u64)(s->flags & 15) << 4 |
+	       (__u64)(s->size_reg & 15) << 8 | (__u64)(s->aux_reg & 15) << 12 |
+	       (__u64)(s->ptr_reg & 15) << 16 | (__u64)s->image << 24 | (__u64)s->offset << 32;
 }
 
 static inline struct probe_spec probe_spec_of(__u64 cookie)

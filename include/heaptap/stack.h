@@ -15,10 +15,10 @@
 #define STACK_CHUNK_FRAMES 32
 
 /* Bit 63 clear: image id in bits 40-62, file offset in bits 0-39. Bit 63 set: a raw address. */
-#define FRAME_RAW	   (1ull << 63)
-#define FRAME_OFFSET_BITS  40
-#define FRAME_OFFSET_MASK  ((1ull << FRAME_OFFSET_BITS) - 1)
-#define FRAME_IMAGE_MAX	   ((1u << 23) - 1)
+#define FRAME_RAW	  (1ull << 63)
+#define FRAME_OFFSET_BITS 40
+#define FRAME_OFFSET_MASK ((1ull << FRAME_OFFSET_BITS) - 1)
+#define FRAME_IMAGE_MAX	  ((1u << 23) - 1)
 
 /* The stack id of allocations whose stack could not be stored. */
 #define STACK_ID_LOST 0
@@ -29,7 +29,11 @@
  */
 #define STACK_STOPS(X)                                                                             \
 	X(END, "the root was reached")                                                             \
-	X(FRAME_POINTER, "no frame pointer in %s")                                                 \
+	X(NO_ROWS, "no unwind rows in %s")                                                         \
+	X(NOT_BUILT, "unwind rows of %s not built yet")                                            \
+	X(UNSUPPORTED, "unwind rule of %s not supported")                                          \
+	X(INTERRUPTED, "%s was interrupted between calls")                                         \
+	X(BAD_FRAME, "stack of %s not as its unwind rows say")                                     \
 	X(FAULT, "stack memory of %s unreadable")                                                  \
 	X(NO_MAPPING, "return address of %s outside every mapping")                                \
 	X(DEPTH, "more than 512 frames")
@@ -38,13 +42,17 @@ enum stack_stop {
 #define X(id, text) STOP_##id,
 	STACK_STOPS(X)
 #undef X
-	STOP_COUNT
+		STOP_COUNT
 };
+
+/* A step went by frame pointer through code without rows: plausible, checked, not proven. */
+#define STACK_GUESSED 1
 
 struct stack_chunk {
 	__u64 parent; /* id of the chunk nearer to the root, 0 for the root chunk */
 	__u16 count;  /* frames used */
-	__u16 stop;   /* enum stack_stop, in the root chunk */
+	__u8 stop;    /* enum stack_stop, in the root chunk */
+	__u8 flags;   /* STACK_*, in the root chunk */
 	__u32 serial; /* process serial if the chunk holds raw addresses, else 0 */
 	__u64 frames[STACK_CHUNK_FRAMES]; /* leaf first */
 };
@@ -71,6 +79,13 @@ struct image_sight {
 	__u64 offset; /* in the file, of start */
 	__u64 file_size;
 	char name[IMAGE_NAME_SIZE]; /* last part of the path, cut if longer */
+};
+
+/* What the identify_image iterator writes for each mapping it is asked about. */
+struct image_identity {
+	__u64 start;
+	__u32 id; /* 0: the image table is full */
+	__u32 pad;
 };
 
 #endif

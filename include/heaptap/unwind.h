@@ -25,9 +25,9 @@ enum unwind_cfa {
 };
 
 enum unwind_bp {
-	BP_SAME,      /* the caller's bp is still in bp */
-	BP_CFA,	      /* *(cfa + offset) */
-	BP_DEREF_BP,  /* *(bp + offset) */
+	BP_SAME,     /* the caller's bp is still in bp */
+	BP_CFA,	     /* *(cfa + offset) */
+	BP_DEREF_BP, /* *(bp + offset) */
 	BP_KINDS
 };
 
@@ -40,14 +40,25 @@ struct unwind_rule {
 	__s32 cfa_extra;
 };
 
+/*
+ * The first row of a table is its header: `offset` is the number of rows that follow. So a reader
+ * that holds a table can never have another table's size in mind.
+ */
 struct unwind_row {
 	__u32 offset; /* in the file */
 	__u16 rule;   /* index of the rule table */
 	__u16 pad;
 };
 
+/* What the walker knows of an image, by image id: set after its table is in place. */
+#define UNWIND_BUILT	1u /* the loader is done with the image, even if it has no rows */
+#define UNWIND_ALL_ROWS 2u /* rows for every instruction, not only for call sites */
+#define UNWIND_WANT_ALL 4u /* set by the walker: it was interrupted between call sites here */
+
 /* Rules of all images of a session. 434 files of Debian 12 need some 2,000. */
-#define UNWIND_MAX_RULES 32768
+#define UNWIND_MAX_RULES  32768
+/* Images of a session; also bounds their ids. */
+#define UNWIND_MAX_IMAGES 8192
 /* Turns of a binary search: enough for 2^24 rows, ten times the largest image known. */
 #define UNWIND_SEARCH_DEPTH 24
 #define UNWIND_MAX_ROWS	    (1u << UNWIND_SEARCH_DEPTH)

@@ -40,11 +40,11 @@ struct weight {
 
 /* Filled by src/probe/sampling.c before the programs are loaded, read-only for them. */
 struct sampling_tables {
-	__u64 sample_bytes;		    /* R; 1 picks every allocation */
-	__u64 g[WEIGHT_STEPS + 1];	    /* g(x), 32 fractional bits */
-	__u32 variance[WEIGHT_STEPS + 1];   /* WEIGHT_VARIANCE_SHIFT */
+	__u64 sample_bytes;		  /* R; 1 picks every allocation */
+	__u64 g[WEIGHT_STEPS + 1];	  /* g(x), 32 fractional bits */
+	__u32 variance[WEIGHT_STEPS + 1]; /* WEIGHT_VARIANCE_SHIFT */
 	__u32 pad;
-	__u64 log2[LOG2_STEPS + 1];	    /* 32 fractional bits */
+	__u64 log2[LOG2_STEPS + 1]; /* 32 fractional bits */
 };
 
 #endif

@@ -371,3 +371,13 @@ const struct symbol *symtab_find(const struct symtab *symtab, const char *name)
 		return NULL;
 	return &symtab->by_name[low]->symbol;
 }
+
+int symtab_for_each(const struct symtab *symtab,
+		    int (*func)(const struct symbol *symbol, void *context), void *context)
+{
+	int result = 0;
+
+	for (size_t i = 0; !result && i < symtab->count; i++)
+		result = func(&symtab->entries[i].symbol, context);
+	return result;
+}

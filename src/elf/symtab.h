@@ -32,4 +32,11 @@ const struct symbol *symtab_lookup(const struct symtab *symtab, uint64_t vaddr);
 /* A defined function of this name, the default version first; NULL if there is none. */
 const struct symbol *symtab_find(const struct symtab *symtab, const char *name);
 
+/*
+ * Calls func for every symbol, by start and then by rank, until it returns nonzero; returns that.
+ * Two symbols may have one start.
+ */
+int symtab_for_each(const struct symtab *symtab,
+		    int (*func)(const struct symbol *symbol, void *context), void *context);
+
 #endif

@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 /* From linux/bpf.h of 6.13; Debian 12's headers are older. */
-#define TRACE_UPROBE_MULTI	   48
-#define TRACE_UPROBE_SESSION	   57
-#define UPROBE_MULTI_FLAG_RETURN   1u
+#define TRACE_UPROBE_MULTI	 48
+#define TRACE_UPROBE_SESSION	 57
+#define UPROBE_MULTI_FLAG_RETURN 1u
 
 /* The members of union bpf_attr that BPF_LINK_CREATE reads for a uprobe_multi link. */
 struct uprobe_multi_attr {
@@ -229,7 +229,8 @@ static int attach_program(struct attach *attach, int program, const char *path, 
 		}
 		return 0;
 	}
-	/* The type is that of the loaded program: a free never returns to us, also in session mode. */
+	/* The type is that of the loaded program: a free never returns to us, also in session mode.
+	 */
 	fd = link_multi(program,
 			program == attach->programs.alloc_session ||
 					program == attach->programs.realloc_session
@@ -262,7 +263,8 @@ int attach_points(struct attach *attach, int fd, const struct probe_points *poin
 	char path[64];
 	int err;
 
-	/* The descriptor names the file whatever its path is, or was, in whatever mount namespace. */
+	/* The descriptor names the file whatever its path is, or was, in whatever mount namespace.
+	 */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	err = attach_program(attach, programs->free_enter, path, false, points, is_free);
 	if (attach->mode == ATTACH_SESSION) {
@@ -276,9 +278,11 @@ int attach_points(struct attach *attach, int fd, const struct probe_points *poin
 	}
 	/* Returns before entries: an entry that is seen has its return seen too. */
 	if (!err)
-		err = attach_program(attach, programs->realloc_return, path, true, points, is_realloc);
+		err = attach_program(attach, programs->realloc_return, path, true, points,
+				     is_realloc);
 	if (!err)
-		err = attach_program(attach, programs->realloc_enter, path, false, points, is_realloc);
+		err = attach_program(attach, programs->realloc_enter, path, false, points,
+				     is_realloc);
 	if (!err)
 		err = attach_program(attach, programs->alloc_return, path, true, points, is_alloc);
 	if (!err)

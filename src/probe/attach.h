@@ -15,7 +15,8 @@
 
 enum attach_mode {
 	ATTACH_AUTO,
-	ATTACH_SESSION, /* uprobe_multi session (6.13): the entry decides whether the return traps */
+	ATTACH_SESSION, /* uprobe_multi session (6.13): the entry decides whether the return traps
+			 */
 	ATTACH_MULTI,	/* uprobe_multi (6.6): entry and return */
 	ATTACH_PERF,	/* a perf event per point, entry and return */
 };

@@ -23,7 +23,10 @@
 #define MAX_INSTRUCTIONS 20000u
 #define MAX_BODIES	 512u
 #define MAX_CALLS	 4096u
-/* Calls below `from`: glibc's realloc has its malloc calls in itself, jemalloc's go two down. */
+/*
+ * Calls below `from`. glibc 2.36 needs one (posix_memalign to _mid_memalign). Deeper code is shared
+ * with paths that do not start in an allocator: taking its calls for nested would lose allocations.
+ */
 #define MAX_DEPTH 3u
 
 /* A power of two, at least twice MAX_INSTRUCTIONS. */

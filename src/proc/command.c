@@ -25,10 +25,15 @@ void command_files_free(struct command_files *files)
 	free(files);
 }
 
+/* Adds the file behind path by the name that /proc/PID/maps will give it. */
 static int files_add(struct command_files *files, const char *path)
 {
+	_cleanup_free_ char *real = realpath(path, NULL);
 	char **paths;
 
+	if (!real)
+		return -errno;
+	path = real;
 	for (size_t i = 0; i < files->count; i++) {
 		if (!strcmp(files->paths[i], path))
 			return 0;
@@ -37,10 +42,7 @@ static int files_add(struct command_files *files, const char *path)
 	if (!paths)
 		return -ENOMEM;
 	files->paths = paths;
-	paths[files->count] = strdup(path);
-	if (!paths[files->count])
-		return -ENOMEM;
-	files->count++;
+	paths[files->count++] = take_ptr(real);
 	return 0;
 }
 
@@ -126,8 +128,7 @@ static int add_listed(struct command_files *files, char *line)
 }
 
 /* Runs "INTERPRETER --list PROGRAM", which glibc's and musl's linkers both know. */
-static int list_libraries(struct command_files *files, const char *interpreter,
-			  const char *program)
+static int list_libraries(struct command_files *files, const char *interpreter, const char *program)
 {
 	char *const argv[] = {(char *)interpreter, "--list", (char *)program, NULL};
 	_cleanup_fclose_ FILE *output = NULL;

@@ -88,6 +88,8 @@ int input_gunzip(const void *data, size_t size, size_t max_bytes, uint8_t **ret,
 		/* Z_BUF_ERROR: the input ended too early. */
 		if (status != Z_OK && status != Z_STREAM_END)
 			return -EBADMSG;
+		if (count > max_bytes)
+			return -E2BIG;
 	}
 	*ret = take_ptr(out);
 	*ret_size = count;

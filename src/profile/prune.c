@@ -138,28 +138,54 @@ static int expression_init(struct expression *expression, const char *text)
 	return 0;
 }
 
-static bool expression_matches(const struct expression *expression, const char *name)
+/* 1, 0, or -ENOMEM: regexec() builds its automaton as it goes (glibc's hides this error). */
+static int expression_match(const struct expression *expression, const char *name)
 {
-	return expression->valid && regexec(&expression->regex, name, 0, NULL, 0) == 0;
+	if (!expression->valid)
+		return 0;
+	switch (regexec(&expression->regex, name, 0, NULL, 0)) {
+	case 0:
+		return 1;
+	case REG_ESPACE:
+		return -ENOMEM;
+	default:
+		return 0;
+	}
 }
 
-/* For every function: is it dropped and not kept? */
+/* Is a function dropped and not kept? 1, 0, or -ENOMEM. */
+static int match_function(const char *name, const struct expression *drop,
+			  const struct expression *keep)
+{
+	size_t length = prune_simplify(&name);
+	char *simple _cleanup_free_ = strndup(name, length);
+	int dropped, kept;
+
+	if (!simple)
+		return -ENOMEM;
+	dropped = expression_match(drop, simple);
+	if (dropped <= 0)
+		return dropped;
+	kept = expression_match(keep, simple);
+	return kept < 0 ? kept : !kept;
+}
+
+/* By function id - 1. NULL if memory ran out. */
 static bool *match_functions(const struct profile *profile, const struct expression *drop,
 			     const struct expression *keep)
 {
 	bool *matched _cleanup_free_ = calloc(profile->function_count + 1, sizeof(bool));
+	int match;
 
 	if (!matched)
 		return NULL;
 	for (size_t i = 0; i < profile->function_count; i++) {
-		const char *name = profile->strings[profile->functions[i].name];
-		size_t length = prune_simplify(&name);
-		char *simple _cleanup_free_ = strndup(name, length);
-
-		if (!simple)
+		if (!profile->functions[i].name)
+			continue;
+		match = match_function(profile->strings[profile->functions[i].name], drop, keep);
+		if (match < 0)
 			return NULL;
-		matched[i] = profile->functions[i].name && expression_matches(drop, simple) &&
-			     !expression_matches(keep, simple);
+		matched[i] = match;
 	}
 	return take_ptr(matched);
 }

@@ -10,8 +10,9 @@
 struct images {
 	struct image_entry **by_id; /* index is the id */
 	size_t id_count;
-	struct image_entry **prepared; /* owns the images; entries that were met share them */
-	size_t prepared_count;
+	struct image **files; /* owned; no two have the same build-id */
+	size_t file_count;
+	uint32_t main_id;
 };
 
 int images_new(struct images **ret)
@@ -39,86 +40,11 @@ void images_free(struct images *images)
 		return;
 	for (size_t i = 0; i < images->id_count; i++)
 		entry_free(images->by_id[i]);
-	for (size_t i = 0; i < images->prepared_count; i++) {
-		image_free(images->prepared[i]->image);
-		entry_free(images->prepared[i]);
-	}
+	for (size_t i = 0; i < images->file_count; i++)
+		image_free(images->files[i]);
 	free(images->by_id);
-	free(images->prepared);
+	free(images->files);
 	free(images);
-}
-
-static uint64_t file_size(int fd)
-{
-	struct stat st;
-
-	return fstat(fd, &st) ? 0 : st.st_size;
-}
-
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
-int images_prepare(struct images *images, struct image *image, uint64_t start, uint64_t end,
-		   uint64_t offset)
-{
-	struct image *owned CLEANUP(image) = image;
-	struct image_entry *entry CLEANUP(entry) = calloc(1, sizeof(*entry));
-	struct image_entry **prepared;
-
-	if (!entry)
-		return -ENOMEM;
-	entry->path = strdup(image_path(image));
-	if (!entry->path)
-		return -ENOMEM;
-	prepared = reallocarray(images->prepared, images->prepared_count + 1, sizeof(*prepared));
-	if (!prepared)
-		return -ENOMEM;
-	images->prepared = prepared;
-	entry->start = start;
-	entry->end = end;
-	entry->offset = offset;
-	entry->size = file_size(image_fd(image));
-	entry->image = take_ptr(owned);
-	prepared[images->prepared_count++] = take_ptr(entry);
-	return 0;
-}
-
-/* A prepared file with this content, this size and name, or NULL. */
-static struct image_entry *find_prepared(struct images *images, const char *build_id,
-					 const char *name, uint64_t size)
-{
-	for (size_t i = 0; i < images->prepared_count; i++) {
-		struct image_entry *entry = images->prepared[i];
-
-		if (build_id ? *build_id && !strcmp(image_build_id(entry->image), build_id)
-			     : size && entry->size == size &&
-				       !strncmp(base_name(entry->path), name, IMAGE_NAME_SIZE - 1))
-			return entry;
-	}
-	return NULL;
-}
-
-/* Opens the sight's file through the process that maps it. */
-static int open_sight(const struct image_sight *sight, struct image **ret)
-{
-	struct maps *maps CLEANUP(maps) = NULL;
-	const struct mapping *mapping;
-	int fd, err;
-
-	err = maps_read(sight->tgid, &maps);
-	if (err)
-		return err;
-	mapping = maps_find(maps, sight->start);
-	if (!mapping || !mapping->inode)
-		return -ENOENT;
-	fd = maps_open_file(sight->tgid, mapping);
-	if (fd < 0)
-		return fd;
-	return image_open(fd, mapping->path, ret);
 }
 
 static int make_room(struct images *images, uint32_t id)
@@ -137,54 +63,156 @@ static int make_room(struct images *images, uint32_t id)
 	return 0;
 }
 
-int images_add(struct images *images, const struct image_sight *sight)
+/*
+ * Until a target's mapping is known, an image has an address of its own choosing: apart from all
+ * others, so that addresses in a profile stay unambiguous.
+ */
+static void make_up_address(struct image_entry *entry, uint64_t size)
 {
-	struct image_entry *entry CLEANUP(entry) = NULL;
-	struct image *image CLEANUP(image) = NULL;
-	struct image_entry *prepared;
+	entry->start = (uint64_t)entry->id << FRAME_OFFSET_BITS;
+	entry->end = entry->start + (size ? size : 4096);
+	entry->offset = 0;
+	entry->located = false;
+}
+
+/* An entry that takes *path over. */
+static int add_entry(struct images *images, uint32_t id, struct image *image, char **path,
+		     uint64_t size)
+{
+	struct image_entry *entry;
 	int err;
 
-	if (sight->id > FRAME_IMAGE_MAX)
+	if (!id || id > FRAME_IMAGE_MAX)
 		return -EINVAL;
-	if (images_lookup(images, sight->id))
-		return 0;
-	err = make_room(images, sight->id);
+	err = make_room(images, id);
 	if (err)
 		return err;
 	entry = calloc(1, sizeof(*entry));
 	if (!entry)
 		return -ENOMEM;
-	entry->id = sight->id;
+	entry->id = id;
+	entry->image = image;
+	entry->path = take_ptr(*path);
+	make_up_address(entry, size);
+	images->by_id[id] = entry;
+	return 0;
+}
+
+/* Keeps the image, or frees it and returns the equal one that is kept already. */
+static int keep_file(struct images *images, struct image *image, struct image **ret)
+{
+	struct image *owned CLEANUP(image) = image;
+	const char *build_id = image_build_id(image);
+	struct image **files;
+
+	for (size_t i = 0; i < images->file_count; i++) {
+		if (*build_id && !strcmp(image_build_id(images->files[i]), build_id)) {
+			*ret = images->files[i];
+			return 0;
+		}
+	}
+	files = reallocarray(images->files, images->file_count + 1, sizeof(*files));
+	if (!files)
+		return -ENOMEM;
+	images->files = files;
+	files[images->file_count++] = owned;
+	*ret = take_ptr(owned);
+	return 0;
+}
+
+int images_add_file(struct images *images, uint32_t id, struct image *image)
+{
+	struct image *owned CLEANUP(image) = image;
+	_cleanup_free_ char *path = NULL;
+	struct stat st = {};
+	int err;
+
+	if (images_lookup(images, id))
+		return 0;
+	path = strdup(image_path(image));
+	if (!path)
+		return -ENOMEM;
+	fstat(image_fd(image), &st);
+	err = keep_file(images, take_ptr(owned), &image);
+	if (!err)
+		err = add_entry(images, id, image, &path, st.st_size);
+	if (!err && !images->main_id)
+		images->main_id = id;
+	return err;
+}
+
+/* Opens the sight's file through the process that maps it. */
+static int open_sight(const struct image_sight *sight, const struct maps *maps, struct image **ret)
+{
+	const struct mapping *mapping = maps_find(maps, sight->start);
+	int fd;
+
+	if (!mapping || !mapping->inode)
+		return -ENOENT;
+	fd = maps_open_file(sight->tgid, mapping);
+	if (fd < 0)
+		return fd;
+	return image_open(fd, mapping->path, ret);
+}
+
+int images_add_sight(struct images *images, const struct image_sight *sight)
+{
+	struct maps *maps CLEANUP(maps) = NULL;
+	struct image *image CLEANUP(image) = NULL;
+	_cleanup_free_ char *path = NULL;
+	struct image_entry *entry;
+	int err;
+
+	if (images_lookup(images, sight->id))
+		return 0;
+	err = maps_read(sight->tgid, &maps);
+	if (!err)
+		err = open_sight(sight, maps, &image);
+	if (err == -ENOMEM)
+		return err;
+	if (image) {
+		err = images_add_file(images, sight->id, take_ptr(image));
+	} else {
+		path = strndup(sight->name, sizeof(sight->name));
+		if (!path)
+			return -ENOMEM;
+		err = add_entry(images, sight->id, NULL, &path, sight->file_size);
+	}
+	if (err)
+		return err;
+	entry = images->by_id[sight->id];
 	entry->start = sight->start;
 	entry->end = sight->end;
 	entry->offset = sight->offset;
+	entry->located = true;
+	return 0;
+}
 
-	err = open_sight(sight, &image);
-	if (err == -ENOMEM)
-		return err;
-	prepared = find_prepared(images, image ? image_build_id(image) : NULL, sight->name,
-				 sight->file_size);
-	if (!prepared && image) {
-		err = images_prepare(images, take_ptr(image), sight->start, sight->end,
-				     sight->offset);
-		if (err)
-			return err;
-		prepared = images->prepared[images->prepared_count - 1];
-	}
-	if (prepared) {
-		entry->image = prepared->image;
-		/* The main program may have been prepared before it had an address. */
-		if (!prepared->end) {
-			prepared->start = sight->start;
-			prepared->end = sight->end;
-			prepared->offset = sight->offset;
+void images_locate(struct images *images, const struct maps *maps)
+{
+	for (size_t id = 0; id < images->id_count; id++) {
+		struct image_entry *entry = images->by_id[id];
+
+		for (size_t i = 0; entry && !entry->located && i < maps->count; i++) {
+			const struct mapping *mapping = &maps->entries[i];
+
+			if (!mapping->executable || strcmp(mapping->path, entry->path))
+				continue;
+			entry->start = mapping->start;
+			entry->end = mapping->end;
+			entry->offset = mapping->offset;
+			entry->located = true;
 		}
 	}
-	entry->path = strdup(prepared ? prepared->path : sight->name);
-	if (!entry->path)
-		return -ENOMEM;
-	images->by_id[sight->id] = take_ptr(entry);
-	return 0;
+}
+
+bool images_all_located(const struct images *images)
+{
+	for (size_t id = 0; id < images->id_count; id++) {
+		if (images->by_id[id] && !images->by_id[id]->located)
+			return false;
+	}
+	return true;
 }
 
 const struct image_entry *images_lookup(const struct images *images, uint32_t id)
@@ -194,5 +222,5 @@ const struct image_entry *images_lookup(const struct images *images, uint32_t id
 
 const struct image_entry *images_main(const struct images *images)
 {
-	return images->prepared_count ? images->prepared[0] : NULL;
+	return images->main_id ? images->by_id[images->main_id] : NULL;
 }

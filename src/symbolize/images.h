@@ -15,16 +15,17 @@
 #include "heaptap/stack.h"
 
 struct images;
+struct maps;
 
-/* One id. Several ids may share a file, when it is mapped through different inodes. */
+/* One id. Several ids share a struct image if their files have the same build-id. */
 struct image_entry {
-	uint32_t id;	     /* 0: prepared, not met by the kernel side so far */
+	uint32_t id;
 	struct image *image; /* NULL if the file could not be opened or is no ELF file */
 	char *path;	     /* as the target calls it, or only its last part */
-	uint64_t start;	     /* a mapping of it: for addresses in profiles */
+	uint64_t start;	     /* a mapping of it, for addresses in profiles; never 0 */
 	uint64_t end;
 	uint64_t offset;
-	uint64_t size; /* of the file */
+	bool located; /* the mapping is a target's, not made up */
 };
 
 int images_new(struct images **ret);
@@ -32,19 +33,25 @@ void images_free(struct images *images);
 DEFINE_CLEANUP(images, struct images *, images_free)
 
 /*
- * Prepares a file that frames are expected in; takes the image over, also on error. It serves when
- * the process is gone before its mapping can be opened. The mapping may be all 0 if not known.
+ * Adds an opened file; takes the image over, also on error. The first one added is the main
+ * program. Nothing happens if the id is known.
  */
-int images_prepare(struct images *images, struct image *image, uint64_t start, uint64_t end,
-		   uint64_t offset);
+int images_add_file(struct images *images, uint32_t id, struct image *image);
 
-/* Opens the file of an image the kernel side has met; nothing happens if the id is known. */
-int images_add(struct images *images, const struct image_sight *sight);
+/*
+ * Opens and adds the file of an image that the kernel side has met, through the process that maps
+ * it. Where that fails the entry has a name, but no image.
+ */
+int images_add_sight(struct images *images, const struct image_sight *sight);
+
+/* Gives entries the addresses of a process's mappings, where they have none yet. */
+void images_locate(struct images *images, const struct maps *maps);
+bool images_all_located(const struct images *images);
 
 /* NULL if the id is not known. Owned by the images. */
 const struct image_entry *images_lookup(const struct images *images, uint32_t id);
 
-/* The entry of the first prepared file, the program itself; NULL if none was prepared. */
+/* The main program; NULL if none was added. */
 const struct image_entry *images_main(const struct images *images);
 
 #endif

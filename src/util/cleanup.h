@@ -38,8 +38,8 @@ static inline void cleanup_fclose(FILE **file)
 		fclose(*file);
 }
 
-#define _cleanup_free_   __attribute__((cleanup(cleanup_free)))
-#define _cleanup_close_  __attribute__((cleanup(cleanup_close)))
+#define _cleanup_free_	 __attribute__((cleanup(cleanup_free)))
+#define _cleanup_close_	 __attribute__((cleanup(cleanup_close)))
 #define _cleanup_fclose_ __attribute__((cleanup(cleanup_fclose)))
 
 /* Gives the pointer away: the guarded variable is left NULL. */

@@ -78,9 +78,12 @@ start_pair() {
 	wait_for pair.out '^ready' "$PAIR"
 }
 
-# finish_pair: lets it go and prints ns per pair.
+# finish_pair [COMMAND]: lets it run, then COMMAND while it is still there, and prints ns per pair.
 finish_pair() {
 	echo go >&8
+	wait_for pair.out ' ns per pair$' "$PAIR"
+	"${1:-true}"
+	echo end >&8
 	wait "$PAIR"
 	sed -n 's/ ns per pair$//p' pair.out
 }
@@ -90,18 +93,20 @@ stop() {
 	wait "$1" || true
 }
 
-# run_heaptap OPTION...
-run_heaptap() {
-	local profiler
-
-	start_pair
+# start_heaptap OPTION...: ready, on the waiting program; sets PROFILER.
+start_heaptap() {
 	: >heaptap.err
 	"$HEAPTAP" record -v -p "$PAIR" -o "$WORK/heaptap" "$@" 2>heaptap.err >&2 8>&- &
-	profiler=$!
-	STARTED+=("$profiler")
-	wait_for heaptap.err '^Attached to ' "$profiler"
+	PROFILER=$!
+	STARTED+=("$PROFILER")
+	wait_for heaptap.err '^Attached to ' "$PROFILER"
+}
+
+run_heaptap() {
+	start_pair
+	start_heaptap "$@"
 	finish_pair >result
-	stop "$profiler"
+	stop "$PROFILER"
 	cat result
 }
 
@@ -116,53 +121,56 @@ probe_point() {
 	printf '%s:%#x\n' "$path" $((16#$value + delta - vaddr + offset))
 }
 
-run_floor() {
-	local floor points
+# start_floor: likewise.
+start_floor() {
+	local points
 
 	read -ra points <<<"${FLOOR_POINTS:-$(probe_point malloc) $(probe_point free)}"
-	start_pair
 	rm -f floor.in
 	mkfifo floor.in
 	exec 9<>floor.in
 	: >floor.out
 	"$BENCH/floor" "$PAIR" "${points[@]}" <floor.in >floor.out 2>&1 8>&- 9>&- &
-	floor=$!
-	STARTED+=("$floor")
-	wait_for floor.out '^ready' "$floor"
+	PROFILER=$!
+	STARTED+=("$PROFILER")
+	wait_for floor.out '^ready' "$PROFILER"
+}
+
+run_floor() {
+	start_pair
+	start_floor
 	finish_pair >result
-	kill "$floor"
-	wait "$floor" || true
+	kill "$PROFILER"
+	wait "$PROFILER" || true
 	cat result
 }
 
 # Programs and their counters, as `ID NAME COUNT NS` lines.
 bpf_run_times() {
 	bpftool -j prog show |
-		jq -r '.[] | select(.run_cnt != null) | "\(.id) \(.name) \(.run_cnt) \(.run_time_ns)"'
+		jq -r '.[] | select(.run_cnt != null) | "\(.id) \(.name) \(.run_cnt) \(.run_time_ns)"' >run_times
 }
 
-# print_run_times: of heaptap's programs at the default rate.
+# print_run_times START: of the programs that START brings. Counting takes time itself, which the
+# empty programs of the floor show.
 print_run_times() {
-	local profiler
-
 	sysctl -qw kernel.bpf_stats_enabled=1
-	bpf_run_times | cut -d ' ' -f 1 >others
+	bpf_run_times
+	mv run_times others
 	start_pair
-	: >heaptap.err
-	"$HEAPTAP" record -p "$PAIR" -o "$WORK/heaptap" 2>heaptap.err >&2 8>&- &
-	profiler=$!
-	STARTED+=("$profiler")
-	wait_for heaptap.err '^Attached to ' "$profiler"
-	finish_pair >result
-	bpf_run_times >run_times
-	stop "$profiler"
+	"$1"
+	finish_pair bpf_run_times >result
+	kill -INT "$PROFILER"
+	wait "$PROFILER" || true
 	sysctl -qw "kernel.bpf_stats_enabled=$STATS_BEFORE"
-	awk 'NR == FNR { other[$1]; next }
-		!($1 in other) && $3 > 0 {
-			printf "  %-28s %12d runs %9.1f ns each\n", $2, $3, $4 / $3
-			if ($3 > 1000) { runs += $3; ns += $4 }
+	# The two that run at every call, not the tracepoints.
+	awk 'FILENAME == "others" { other[$1]; next }
+		!($1 in other) && $3 > 10000 {
+			printf "  %-26s %12d runs %8.1f ns each\n", $2, $3, $4 / $3
+			runs += $3
+			ns += $4
 		}
-		END { if (runs) printf "  %-28s %12d runs %9.1f ns each\n", "average, called often", runs, ns / runs }' \
+		END { if (runs) printf "  %-26s %12d runs %8.1f ns each\n", "both", runs, ns / runs }' \
 		others run_times
 }
 
@@ -232,6 +240,8 @@ if [ -f floor.out ]; then
 		"$(head -n 1 floor.out)" "$(ratio 'heaptap, default rate' 'two empty probes (floor)')"
 fi
 if [ -x "$HEAPTAP" ] && command -v bpftool jq >/dev/null; then
-	printf '\nBPF run time at the default rate:\n'
-	print_run_times
+	printf '\nBPF run time of heaptap at the default rate:\n'
+	print_run_times start_heaptap
+	printf 'of the empty programs, which is what the counting itself adds:\n'
+	print_run_times start_floor
 fi

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What a malloc and its free cost: `pair SECONDS` prints `N.N ns per pair` for mixed small sizes.
- * With `--wait` in front it prints `ready PID` and waits for a line on stdin before it starts.
+ * With `--wait` in front it prints `ready PID` and waits for a line on stdin before it starts, and for
+ * another before it ends.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,15 @@
 #define SIZES 64
 #define LIVE  16 /* blocks between a malloc and its free */
 #define BATCH 256
+
+static void wait_line(void)
+{
+	char byte;
+
+	fflush(stdout);
+	while (read(STDIN_FILENO, &byte, 1) == 1 && byte != '\n')
+		;
+}
 
 static double now_seconds(void)
 {
@@ -28,17 +39,15 @@ int main(int argc, char **argv)
 	size_t sizes[SIZES];
 	unsigned long pairs = 0;
 	double start, elapsed, seconds;
+	bool waits = false;
 
 	setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
 	for (size_t i = 0; i < SIZES; i++)
 		sizes[i] = 8 + i * 2654435761u % 400;
 	if (argc > 1 && strcmp(argv[1], "--wait") == 0) {
-		char byte;
-
 		printf("ready %d\n", getpid());
-		fflush(stdout);
-		while (read(STDIN_FILENO, &byte, 1) == 1 && byte != '\n')
-			;
+		wait_line();
+		waits = true;
 		argv++;
 		argc--;
 	}
@@ -56,5 +65,7 @@ int main(int argc, char **argv)
 		elapsed = now_seconds() - start;
 	} while (elapsed < seconds);
 	printf("%.1f ns per pair\n", elapsed * 1e9 / pairs);
+	if (waits)
+		wait_line();
 	return 0;
 }

@@ -211,7 +211,7 @@ for line in sys.stdin:
 	before=$(bpf_objects)
 	files=$(find "/proc/$target/fd" | wc -l)
 	for ((round = 1; round <= 100; round++)); do
-		attach heaptap "$target" -q -o p
+		attach heaptap "$target" -o p
 		kill -INT "$PID"
 		wait_exit "$PID"
 		rm -f p.*

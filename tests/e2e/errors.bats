@@ -88,12 +88,12 @@ runs() {
 @test "an output that cannot be written" {
 	spawn idle "$WORKLOADS/idle"
 	wait_for_line idle.out '^idle'
-	fails 'missing/p' "$HEAPTAP" record -p "$PID" -o missing/p
-	fails 'log/p' "$HEAPTAP" record -p "$PID" -o idle.out/log/p
+	fails 'missing' "$HEAPTAP" record -p "$PID" -o missing/p
+	fails 'idle\.out/log' "$HEAPTAP" record -p "$PID" -o idle.out/log/p
 	mount_small readonly 64k
 	mount -o remount,ro readonly
-	fails 'readonly/p' "$HEAPTAP" record -p "$PID" -o readonly/p
-	fails 'readonly/p' "$HEAPTAP" record -o readonly/p -- "$WORKLOADS/deep"
+	fails 'readonly' "$HEAPTAP" record -p "$PID" -o readonly/p
+	fails 'readonly' "$HEAPTAP" record -o readonly/p -- "$WORKLOADS/deep"
 }
 
 @test "a PREFIX that is a folder" {

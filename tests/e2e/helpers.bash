@@ -168,7 +168,8 @@ pprof() {
 
 # readable PROGRAM FILE...: pprof reads the files in all ways, and mapping 0 is the program.
 readable() {
-	local program=$1 file
+	local program file
+	program=$(realpath "$1")
 	shift
 	[ $# -gt 0 ] || return 1
 	for file in "$@"; do

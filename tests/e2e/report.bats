@@ -35,7 +35,10 @@ setup_file() {
 			pprof.WriteHeapProfile(first)
 			first.Close()
 			keepBlocks(30)
-			kept = kept[40:]
+			for i := 0; i < 40; i++ {
+				kept[i] = nil
+			}
+			runtime.GC()
 			runtime.GC()
 			second, _ := os.Create("go.0002.pb.gz")
 			pprof.WriteHeapProfile(second)

@@ -184,11 +184,21 @@ MIB=1048576
 	end_session
 }
 
+has_snapshots() {
+	[ "$(count_snapshots "$1")" -ge "$2" ]
+}
+
+# A snapshot that could not be written shows in the exit status.
+end_failed_session() {
+	kill -INT "$profiler"
+	wait_exit "$profiler" || [ $? -eq 1 ]
+}
+
 @test "the session outlives a folder that cannot be written" {
 	mount_small small 1m
 	attach_idle -o small/p
 	kill -USR2 "$profiler"
-	wait_for_reason signal
+	poll "$PATIENCE" has_snapshots small/p 1
 	mount -o remount,ro small
 	kill -USR2 "$profiler"
 	wait_for_line heaptap.err '^heaptap: .*small/p\.[0-9]{4}'
@@ -196,12 +206,8 @@ MIB=1048576
 	mount -o remount,rw small
 	kill -USR2 "$profiler"
 	poll "$PATIENCE" has_snapshots small/p 2
-	end_session
+	end_failed_session
 	[ "$(by_leaf "$(last_snapshot small/p)" inuse_space | awk '$1 == "idle_malloc" { print $2 }')" -eq 1000 ]
-}
-
-has_snapshots() {
-	[ "$(count_snapshots "$1")" -ge "$2" ]
 }
 
 @test "the session outlives a full disk, and half files do not" {
@@ -215,7 +221,7 @@ has_snapshots() {
 	rm small/filler
 	kill -USR2 "$profiler"
 	poll "$PATIENCE" has_snapshots small/p 1
-	end_session
+	end_failed_session
 	readable "$WORKLOADS/idle" small/p.*.pb.gz
 	[ -z "$(find small -type f ! -name 'p.[0-9][0-9][0-9][0-9].pb.gz')" ]
 }

@@ -11,12 +11,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-static long failing_malloc_countdown;
-
 #if defined(__SANITIZE_ADDRESS__)
 #define FAILING_MALLOC_WORKS 0
 #else
 #define FAILING_MALLOC_WORKS 1
+
+static long failing_malloc_countdown;
 
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);

@@ -51,7 +51,7 @@ static inline uint32_t fixture_location(struct profile *profile, const char *nam
 		function.system_name = function.name;
 		lines[count++] = (struct profile_line){
 			.function = profile_add_function(profile, &function),
-			.line = 10 * count,
+			.line = 10,
 		};
 	}
 	return profile_add_location(profile, 1, address, lines, count);

@@ -93,8 +93,7 @@ static void test_damage(void **state)
 {
 	static const char *const names[] = {
 		"_ZNSt6vectorIiSaIiEE9push_backERKi",
-		"_RNvMs0_NtCs5l0EXMQXRMU_21rustc_data_structures17obligation_forestINtB5_"
-		"16ObligationForestpE22assert_process_ok",
+		"_RNvMs0_NtCs5l0EXMQXRMU_21rustc_data17obligation_forestINtB5_6ForestpE6assert",
 		"_RNqCs4fqI2P2rA04_11utf8_idents30____7hkackfecea1cbdathfdh9hlq6y",
 		"_D8demangle4testFLC6objectQyZv",
 	};

@@ -182,7 +182,7 @@ static void test_free_null(void **state)
 	assert_int_equal(p.offset, 9);
 	assert_int_equal(p.ptr_reg, RDI);
 	assert_null(p.why_entry);
-	/* the je in its long form, a copy tested: mov rbx.. no, mov rax,rdi; test rax,rax; je; push
+	/* the je in its long form, a copy tested: mov rax,rdi; test rax,rax; je; push
 	 */
 	p = choose("free",
 		   CODE(0x48, 0x89, 0xf8, 0x48, 0x85, 0xc0, 0x0f, 0x84, 1, 0, 0, 0, 0x53, 0xc3));

@@ -49,7 +49,7 @@ static uint32_t delta(const struct loaded *loaded, const char *name)
 	return (uint32_t)(p->spec.offset - p->entry_offset);
 }
 
-/* A function that pushes, and one that realloc and posix_memalign reach malloc by. */
+/* As in glibc: realloc jumps to malloc and calls it; the others reach it through middle. */
 static const char allocator[] =
 	"	.macro func name\n"
 	"	.globl \\name\n"

@@ -194,6 +194,7 @@ static void test_subtract_other_types(void **state)
 	fixture_assert_text(p, "folded", 1, "main 2\n");
 }
 
+#if FAILING_MALLOC_WORKS
 static int build(struct profile **ret)
 {
 	struct profile_function function = {.name = 1};
@@ -264,26 +265,22 @@ static int build_and_render(char *out, size_t size)
 static void test_no_memory(void **state)
 {
 	static char out[1 << 16];
-	long failures = 0;
+	long attempts = 0, failures = 0;
 	int err;
 
-	if (!FAILING_MALLOC_WORKS)
-		skip();
-	assert_int_equal(build_and_render(out, sizeof(out)), 0);
-	for (;; failures++) {
-		failing_malloc_countdown = failures + 1;
+	do {
+		failing_malloc_countdown = ++attempts;
 		err = build_and_render(out, sizeof(out));
-		if (failing_malloc_countdown) {
-			failing_malloc_countdown = 0;
-			assert_int_equal(err, 0);
+		/* qsort() does without memory; to glibc's regexec() there is no match then. */
+		failures += err == -ENOMEM;
+		if (err && err != -ENOMEM)
 			break;
-		}
-		if (err != -ENOMEM)
-			print_error("allocation %ld\n", failures);
-		assert_int_equal(err, -ENOMEM);
-	}
+	} while (!failing_malloc_countdown);
+	failing_malloc_countdown = 0;
+	assert_int_equal(err, 0);
 	assert_true(failures > 300);
 }
+#endif
 
 int main(void)
 {
@@ -296,7 +293,9 @@ int main(void)
 		cmocka_unit_test(test_subtract_keeps_apart),
 		cmocka_unit_test(test_subtract_nothing),
 		cmocka_unit_test(test_subtract_other_types),
+#if FAILING_MALLOC_WORKS
 		cmocka_unit_test(test_no_memory),
+#endif
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -109,12 +109,28 @@ SITE_FN static struct block call_cfree(size_t size)
 }
 
 static struct block (*const calls[])(size_t) = {
-	call_malloc,	       call_calloc,	      call_calloc_many,	     call_realloc_null,
-	call_reallocarray_null, call_memalign_8,      call_memalign_16,	     call_memalign_64,
-	call_memalign_4096,    call_aligned_alloc_16, call_aligned_alloc_64, call_posix_memalign_8,
-	call_posix_memalign_16, call_posix_memalign_64, call_valloc,	     call_pvalloc,
-	call_malloc_zero,      call_reallocarray,     call_realloc_moving,   call_realloc_zero,
-	call_strdup_like,      call_cfree,
+	call_malloc,
+	call_calloc,
+	call_calloc_many,
+	call_realloc_null,
+	call_reallocarray_null,
+	call_memalign_8,
+	call_memalign_16,
+	call_memalign_64,
+	call_memalign_4096,
+	call_aligned_alloc_16,
+	call_aligned_alloc_64,
+	call_posix_memalign_8,
+	call_posix_memalign_16,
+	call_posix_memalign_64,
+	call_valloc,
+	call_pvalloc,
+	call_malloc_zero,
+	call_reallocarray,
+	call_realloc_moving,
+	call_realloc_zero,
+	call_strdup_like,
+	call_cfree,
 };
 
 int main(int argc, char **argv)

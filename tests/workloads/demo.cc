@@ -14,7 +14,8 @@
 
 #define NOINLINE __attribute__((noinline))
 
-namespace {
+namespace
+{
 
 using Clock = std::chrono::steady_clock;
 using Headers = std::vector<std::pair<std::string, std::string>>;
@@ -24,8 +25,9 @@ struct RequestContext {
 	char trace[2000];
 };
 
-class Cache {
-public:
+class Cache
+{
+      public:
 	NOINLINE void insert(unsigned long key, const std::string &body)
 	{
 		entries_[key] = std::make_unique<std::string>(body);
@@ -42,7 +44,7 @@ public:
 		return entries_.size();
 	}
 
-private:
+      private:
 	std::unordered_map<unsigned long, std::unique_ptr<std::string>> entries_;
 };
 

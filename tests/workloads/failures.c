@@ -23,8 +23,8 @@
 		/* Left as it is by a call that fails: to be read by nobody. */                    \
 		void *out = opaque((void *)0xdeadbeef0);                                           \
                                                                                                    \
-		require(posix_memalign(&out, opaque_size((size_t)(align)), opaque_size((size_t)(size))) ==   \
-			(error));                                                                  \
+		require(posix_memalign(&out, opaque_size((size_t)(align)),                         \
+				       opaque_size((size_t)(size))) == (error));                   \
 		require(out == (void *)0xdeadbeef0);                                               \
 	}
 
@@ -37,7 +37,8 @@ FAILS(fail_malloc_ptrdiff, malloc(opaque_size((size_t)PTRDIFF_MAX + 1)))
 FAILS(fail_calloc_overflow, calloc(opaque_size(SIZE_MAX / 2), opaque_size(3ul)))
 FAILS(fail_calloc, calloc(1, BIG))
 FAILS(fail_realloc_null, realloc(opaque(NULL), HUGE))
-FAILS(fail_reallocarray_overflow, reallocarray(opaque(NULL), opaque_size(SIZE_MAX / 2), opaque_size(3ul)))
+FAILS(fail_reallocarray_overflow,
+      reallocarray(opaque(NULL), opaque_size(SIZE_MAX / 2), opaque_size(3ul)))
 FAILS(fail_memalign_16, memalign(opaque_size(16ul), BIG))
 FAILS(fail_memalign_64, memalign(opaque_size(64ul), HUGE))
 FAILS(fail_aligned_alloc_16, aligned_alloc(opaque_size(16ul), BIG))
@@ -63,7 +64,8 @@ SITE_FN static void fail_realloc(struct block *block)
 {
 	require(!opaque(realloc(opaque(block->ptr), BIG)));
 	require(!opaque(realloc(opaque(block->ptr), HUGE)));
-	require(!opaque(reallocarray(opaque(block->ptr), opaque_size(SIZE_MAX / 2), opaque_size(3ul))));
+	require(!opaque(
+		reallocarray(opaque(block->ptr), opaque_size(SIZE_MAX / 2), opaque_size(3ul))));
 }
 
 SITE(good_posix_memalign);
@@ -76,12 +78,24 @@ SITE_FN static struct block good_posix_memalign(size_t size)
 }
 
 static void (*const failures[])(void) = {
-	fail_malloc,		 fail_malloc_big,	 fail_malloc_ptrdiff,
-	fail_calloc_overflow,	 fail_calloc,		 fail_realloc_null,
-	fail_reallocarray_overflow, fail_memalign_16,	 fail_memalign_64,
-	fail_aligned_alloc_16,	 fail_aligned_alloc_64,	 fail_aligned_alloc_4096,
-	fail_valloc,		 fail_pvalloc,		 fail_posix_memalign_3,
-	fail_posix_memalign_4,	 fail_posix_memalign_0,	 fail_posix_memalign_8,
+	fail_malloc,
+	fail_malloc_big,
+	fail_malloc_ptrdiff,
+	fail_calloc_overflow,
+	fail_calloc,
+	fail_realloc_null,
+	fail_reallocarray_overflow,
+	fail_memalign_16,
+	fail_memalign_64,
+	fail_aligned_alloc_16,
+	fail_aligned_alloc_64,
+	fail_aligned_alloc_4096,
+	fail_valloc,
+	fail_pvalloc,
+	fail_posix_memalign_3,
+	fail_posix_memalign_4,
+	fail_posix_memalign_0,
+	fail_posix_memalign_8,
 	fail_posix_memalign_64,
 };
 

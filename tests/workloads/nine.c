@@ -6,8 +6,8 @@
  */
 #include "truth.h"
 
-#define GIB (1ul << 30)
-#define MIB (1ul << 20)
+#define GIB    (1ul << 30)
+#define MIB    (1ul << 20)
 #define ROUNDS 4
 
 SITE(create);

@@ -27,7 +27,7 @@ SITE_FN static struct block first_malloc(size_t size)
 	SITE(fn);                                                                                  \
 	SITE_FN static struct block fn(struct block old, size_t size)                              \
 	{                                                                                          \
-		void *ptr = opaque(realloc(opaque(old.ptr), opaque_size(size)));                        \
+		void *ptr = opaque(realloc(opaque(old.ptr), opaque_size(size)));                   \
                                                                                                    \
 		if (!ptr && size)                                                                  \
 			return old;                                                                \

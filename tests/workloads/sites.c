@@ -126,7 +126,8 @@ int main(int argc, char **argv)
 	for (unsigned int i = 0; i < SITE_COUNT; i++)
 		for (unsigned int size = 0; size < SIZES; size++)
 			if (sites[i].tallies[size].alloc_objects)
-				printf("block site=%s size=%zu alloc_objects=%lu inuse_objects=%lu\n",
+				printf("block site=%s size=%zu alloc_objects=%lu "
+				       "inuse_objects=%lu\n",
 				       sites[i].site->name, size_of(size),
 				       sites[i].tallies[size].alloc_objects,
 				       sites[i].tallies[size].inuse_objects);

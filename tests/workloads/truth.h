@@ -46,7 +46,8 @@ struct site {
 } __attribute__((aligned(64)));
 
 /* The counters of function `fn`, as `fn_site`. */
-#define SITE(fn) static struct site fn##_site __attribute__((section("truth_sites"), used)) = {.name = #fn}
+#define SITE(fn)                                                                                   \
+	static struct site fn##_site __attribute__((section("truth_sites"), used)) = {.name = #fn}
 
 /* Set by the linker. */
 extern struct site __start_truth_sites[], __stop_truth_sites[];
@@ -130,7 +131,8 @@ static inline void truth_start(int *argc, char **argv)
 static inline void truth_print(void)
 {
 	for (struct site *site = __start_truth_sites; site < __stop_truth_sites; site++)
-		printf("site=%s alloc_objects=%lu alloc_space=%lu inuse_objects=%lu inuse_space=%lu\n",
+		printf("site=%s alloc_objects=%lu alloc_space=%lu inuse_objects=%lu "
+		       "inuse_space=%lu\n",
 		       site->name, site->alloc_objects, site->alloc_space,
 		       site->alloc_objects - site->freed_objects,
 		       site->alloc_space - site->freed_space);
@@ -149,7 +151,7 @@ static inline int truth_finish(void)
 #define require(condition)                                                                         \
 	do {                                                                                       \
 		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s failed\n", __FILE__, __LINE__, #condition);      \
+			fprintf(stderr, "%s:%d: %s failed\n", __FILE__, __LINE__, #condition);     \
 			_exit(3);                                                                  \
 		}                                                                                  \
 	} while (0)

@@ -1,0 +1,301 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# shellcheck source-path=SCRIPTDIR/../e2e
+#
+# The guest's init: prints TAP and powers off. run.bash puts it into an initramfs.
+#
+# A test is a function that runs with errexit in a folder of its own; what it prints is shown if it
+# fails. Tests of what heaptap counts run once for each attach mode that this kernel has.
+
+# --------------------------------------------------------------- the machine
+
+export PATH=/usr/bin HOME=/root
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+mount -t tracefs tracefs /sys/kernel/tracing
+mount -t bpf bpf /sys/fs/bpf
+mount -t tmpfs -o size=512m tmpfs /tmp
+ln -s /proc/self/fd /dev/fd
+ip link set lo up
+exec </dev/null >/dev/console 2>&1
+# Workloads reserve more than there is, and touch little of it.
+echo 1 >/proc/sys/vm/overcommit_memory
+
+# What bats would bring.
+bats_require_minimum_version() { :; }
+
+cd /heaptap || exit
+# shellcheck source=../e2e/helpers.bash
+. tests/e2e/helpers.bash
+PLAIN_HEAPTAP=$HEAPTAP
+# An emulated machine is some thirty times slower.
+PATIENCE=150
+
+# -------------------------------------------------------------------- the TAP
+
+count=0
+
+# check NAME COMMAND...: one test.
+check() {
+	local name=$1 number=$((++count)) status
+	shift
+	export BATS_TEST_TMPDIR=/tmp/$number
+	mkdir "$BATS_TEST_TMPDIR"
+	(
+		trap teardown EXIT
+		setup
+		set -eE
+		trap 'echo "line $LINENO: $BASH_COMMAND: status $?"' ERR
+		"$@"
+	) >"/tmp/$number.out" 2>&1
+	status=$?
+	if [ "$status" -eq 0 ]; then
+		echo "ok $number - $name"
+		# What a test wants to be read.
+		grep '^# ' "/tmp/$number.out"
+		rm -rf "$BATS_TEST_TMPDIR"
+	else
+		echo "not ok $number - $name"
+		tail -n 80 "/tmp/$number.out" | sed 's/^/# /'
+		return 1
+	fi
+}
+
+# record OPTION...: a whole session, whose output is shown if it fails.
+record() {
+	timeout 600 "$HEAPTAP" record -o p "$@" >truth 2>log || {
+		echo "heaptap record $*: status $?"
+		cat log
+		return 1
+	}
+}
+
+# ---------------------------------------------------------- what a kernel has
+
+# at_least VERSION: whether the running kernel is.
+at_least() {
+	[ "$(printf '%s\n' "$1" "$(uname -r)" | sort -V | head -n 1)" = "$1" ]
+}
+
+MODES=(perf)
+! at_least 6.6 || MODES+=(multi)
+! at_least 6.13 || MODES+=(session)
+
+# use_mode MODE: all further sessions use it.
+use_mode() {
+	MODE=$1
+	HEAPTAP=/tmp/heaptap-$MODE
+	cat >"$HEAPTAP" <<-END
+		#!/bin/bash
+		[ "\$1" != record ] || exec $PLAIN_HEAPTAP record --attach $MODE "\${@:2}"
+		exec $PLAIN_HEAPTAP "\$@"
+	END
+	chmod +x "$HEAPTAP"
+}
+
+programs_of() {
+	case $1 in
+	session) echo alloc_session realloc_session free_enter ;;
+	*) echo alloc_enter alloc_return realloc_enter realloc_return free_enter ;;
+	esac
+	echo process_exec process_exit
+}
+
+# ---------------------------------------------------------------- programs
+
+# The kernel's own limit is a million.
+MAX_VERIFIED=50000
+
+test_programs_load() {
+	local name insns
+
+	spawn idle "$WORKLOADS/idle"
+	wait_for_line idle.out '^idle'
+	attach heaptap "$PID" -v
+	verified >programs
+	while read -r name insns; do
+		echo "# $MODE: $name $insns verified instructions"
+		[ "$insns" -le "$MAX_VERIFIED" ]
+	done <programs
+	diff <(programs_of "$MODE" | tr ' ' '\n' | sort) <(awk '{ print $1 }' programs | sort)
+	kill -INT "$PID"
+	wait_exit "$PID"
+	poll "$PATIENCE" no_programs
+}
+
+no_programs() {
+	[ -z "$(verified)" ]
+}
+
+test_best_mode() {
+	record -v -- /usr/bin/true
+	grep -qx "Attach mode: ${MODES[-1]}" log
+}
+
+test_unsupported_mode() {
+	local status=0
+
+	"$PLAIN_HEAPTAP" record --attach "$1" -o p -- /usr/bin/true >out 2>log || status=$?
+	cat log
+	[ "$status" -eq 1 ]
+	[ ! -s out ]
+	[ "$(wc -l <log)" -eq 1 ]
+	grep -q "^heaptap: .*$1" log
+	[ "$(count_snapshots p)" -eq 0 ]
+	no_programs
+}
+
+# ------------------------------------------------------------------ counting
+
+expected_reasons() {
+	local n
+
+	# A GiB each time, and a MiB that comes and goes after every second one.
+	for n in 1 2 3 4 5 6 7 8; do
+		echo "$((1024 * n + (n - 1) / 2)) MB allocated cumulatively," \
+			"$((1024 * n)) MB currently in use"
+	done
+	echo 'Exiting, 4096 MB in use'
+}
+
+test_nine() {
+	record --sample-bytes 1 -- "$WORKLOADS/nine"
+	diff <(expected_reasons) <(reasons log)
+	[ "$(count_snapshots p)" -eq 9 ]
+	matches_truth truth p.0009.pb.gz
+}
+
+test_nine_sampled() {
+	record -- "$WORKLOADS/nine"
+	[ "$(count_snapshots p)" -eq 9 ]
+}
+
+# test_exact WORKLOAD [ARGUMENT...]
+test_exact() {
+	record --sample-bytes 1 -- "$WORKLOADS/$1" "${@:2}"
+	matches_truth truth "$(last_snapshot p)" || {
+		cat log
+		return 1
+	}
+}
+
+# test_exact_by_pid WORKLOAD [ARGUMENT...]
+test_exact_by_pid() {
+	local workload=$1 target
+	shift
+
+	spawn "$workload" "$WORKLOADS/$workload" --wait "$@"
+	target=$PID
+	wait_for_line "$workload.out" '^ready'
+	attach heaptap "$target" --sample-bytes 1 -o p
+	tell "$workload" go
+	wait_for_line "$workload.out" '^site=' 300
+	tell "$workload" end
+	wait_exit "$target"
+	wait_exit "$PID"
+	matches_truth "$workload.out" "$(last_snapshot p)"
+}
+
+# A child inherits the breakpoints in its parent's memory, but not the parent's session.
+test_forks() {
+	test_exact forks
+	# The workload has checked that its children ended well; here is what the kernel says of them.
+	! dmesg | grep -E 'traps: forks|segfault|trap int3'
+}
+
+# ------------------------------------------------------------------ attaching
+
+test_killed_profiler() {
+	local target
+
+	spawn idle "$WORKLOADS/idle"
+	target=$PID
+	wait_for_line idle.out '^idle'
+	attach heaptap "$target" --sample-bytes 1 -o p
+	tell idle 'a 1000'
+	wait_for_line idle.out '^done'
+	kill -9 "$PID"
+	wait_exit "$PID" || [ $? -eq 137 ]
+	poll "$PATIENCE" no_programs
+	tell idle 'a 1000'
+	wait_for_line idle.out '^done' "$PATIENCE" 2
+}
+
+test_killed_target() {
+	local target
+
+	spawn idle "$WORKLOADS/idle"
+	target=$PID
+	wait_for_line idle.out '^idle'
+	attach heaptap "$target" --sample-bytes 1 -o p
+	tell idle 'a 3000000'
+	wait_for_line idle.out '^done'
+	kill -9 "$target"
+	wait_exit "$PID"
+	[ "$(reasons heaptap.err)" = 'Exiting, 2 MB in use' ]
+	[ "$(by_leaf p.0001.pb.gz inuse_space)" = 'idle_malloc 3000000' ]
+}
+
+# Probes are placed through a file descriptor: no path leads to this libc any more.
+test_deleted_library() {
+	local target
+
+	mkdir lib
+	cp /lib/x86_64-linux-gnu/libc.so.6 lib
+	spawn idle env LD_LIBRARY_PATH="$PWD/lib" "$WORKLOADS/idle"
+	target=$PID
+	wait_for_line idle.out '^idle'
+	grep -q "$PWD/lib/libc.so.6" "/proc/$target/maps"
+	rm lib/libc.so.6
+	attach heaptap "$target" --sample-bytes 1 -o p
+	tell idle 'a 5000'
+	wait_for_line idle.out '^done'
+	kill -INT "$PID"
+	wait_exit "$PID"
+	[ "$(by_leaf p.0001.pb.gz inuse_space)" = 'idle_malloc 5000' ]
+}
+
+# --------------------------------------------------------------- torture stacks
+
+# The stack tests for code without frame pointers go here: a function each, called at the end of
+# check_mode().
+
+# -------------------------------------------------------------------- the run
+
+check_mode() {
+	use_mode "$1"
+	check "$1: every program loads" test_programs_load || return
+	check "$1: nine snapshots" test_nine
+	check "$1: nine snapshots, sampled" test_nine_sampled
+	check "$1: every allocation function" test_exact calls
+	check "$1: every case of realloc" test_exact realloc
+	check "$1: failed calls" test_exact failures
+	check "$1: threads" test_exact threads 2000
+	check "$1: threads that come and go" test_exact churn 100
+	check "$1: forks" test_forks
+	check "$1: jumps, cancels and deaths in realloc" test_exact jumps
+	check "$1: attached by PID: calls" test_exact_by_pid calls
+	check "$1: attached by PID: realloc" test_exact_by_pid realloc
+	check "$1: attached by PID: threads" test_exact_by_pid threads 2000
+	check "$1: attached by PID: forks" test_exact_by_pid forks
+	check "$1: kill -9 of heaptap" test_killed_profiler
+	check "$1: kill -9 of the target" test_killed_target
+	check "$1: a library that was deleted" test_deleted_library
+}
+
+test_kernel_is_quiet() {
+	! dmesg | grep -E 'BUG:|WARNING:|Oops|general protection|Call Trace|lockup|self-detected stall'
+}
+
+echo "# Linux $(uname -r), attach modes: ${MODES[*]}"
+check 'the best mode is chosen' test_best_mode
+for mode in perf multi session; do
+	case " ${MODES[*]} " in
+	*" $mode "*) check_mode "$mode" ;;
+	*) check "$mode: a clear error where it is not supported" test_unsupported_mode "$mode" ;;
+	esac
+done
+check 'no complaint by the kernel' test_kernel_is_quiet
+echo "1..$count"
+poweroff -f
