@@ -248,7 +248,8 @@ __noinline int realloc_wanted(__u32 image_picked, __u64 size, __u64 old_address,
 	call->weight = weight;
 	/* Out of the table now: once realloc has freed it, another thread may get the address. */
 	if (old_address && live_possible(old_address))
-		call->has_old = live_take(serial, old_address, &call->old);
+		call->has_old = live_take(serial, old_address, &call->old) ||
+				pending_take_old(old_address, &call->old);
 	return RUN_AT_RETURN;
 }
 
@@ -282,7 +283,8 @@ __noinline int realloc_returned(__u64 address, __u64 pc, __u64 sp, __u64 bp)
 			loss_add(LOSS_RETURN_UNMATCHED, 0);
 		return 0;
 	}
-	/* realloc(p, 0) that returns NULL has freed p; any other NULL is a failure that keeps it. */
+	/* realloc(p, 0) that returns NULL has freed p; any other NULL is a failure that keeps it.
+	 */
 	if (!address && call.size) {
 		pending_drop(serial, &call);
 		return 0;
@@ -416,11 +418,15 @@ SEC("tp_btf/sched_process_exit")
 int BPF_PROG(process_exit, struct task_struct *task)
 {
 	__u32 tgid = BPF_CORE_READ(task, tgid);
+	struct process_record *process = bpf_map_lookup_elem(&processes, &tgid);
 
-	/* The last thread ends the process, whichever it is. */
-	if (BPF_CORE_READ(task, signal, live.counter) || !bpf_map_lookup_elem(&processes, &tgid))
+	if (!process)
 		return 0;
-	process_leave(tgid, EPOCH_EXIT);
+	/* A thread that dies inside realloc has not freed the old block. */
+	pending_leave(process->serial, task);
+	/* The last thread ends the process, whichever it is. */
+	if (!BPF_CORE_READ(task, signal, live.counter))
+		process_leave(tgid, EPOCH_EXIT);
 	return 0;
 }
 

@@ -106,4 +106,13 @@ static __always_inline bool pending_take_old(__u64 address, struct live_record *
 	return false;
 }
 
+/* A thread exits; its storage goes with it. */
+static __always_inline void pending_leave(__u32 serial, struct task_struct *task)
+{
+	struct pending_calls *calls = bpf_task_storage_get(&pending, task, NULL, 0);
+
+	if (calls)
+		pending_unwind(calls, serial, ~0ull);
+}
+
 #endif

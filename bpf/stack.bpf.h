@@ -50,10 +50,10 @@ struct {
 
 struct walk {
 	struct unwind_state state;
-	__u64 mm; /* struct mm_struct * of the target */
-	__u32 stop;	  /* enum stack_stop, STOP_COUNT while walking */
-	__u32 count;	  /* frames so far */
-	__u32 serial;	  /* of the process if a frame is a raw address, else 0 */
+	__u64 mm;     /* struct mm_struct * of the target */
+	__u32 stop;   /* enum stack_stop, STOP_COUNT while walking */
+	__u32 count;  /* frames so far */
+	__u32 serial; /* of the process if a frame is a raw address, else 0 */
 	__u32 process_serial;
 	__u32 tgid;
 	__u32 vma_next;
@@ -214,7 +214,8 @@ static __always_inline const struct unwind_rule *find_rule(__u32 image, __u32 of
 		return NULL;
 	high = row->offset + 1;
 	for (i = 0; i < UNWIND_SEARCH_DEPTH + 1 && low < high; i++) {
-		/* A key on the stack: the verifier then does not follow its value through the loop. */
+		/* A key on the stack: the verifier then does not follow its value through the loop.
+		 */
 		middle = low + (high - low) / 2;
 		row = bpf_map_lookup_elem(table, &middle);
 		if (!row)
@@ -256,7 +257,8 @@ __noinline int walk_guess(struct walk *walk)
 	return walk ? unwind_frame_pointer(&walk->state) : STOP_NO_ROWS;
 }
 
-/* One frame: stores it and steps to its caller. A global function is verified once, not per turn. */
+/* One frame: stores it and steps to its caller. A global function is verified once, not per turn.
+ */
 __noinline int walk_step(struct walk *walk)
 {
 	__u64 frame;

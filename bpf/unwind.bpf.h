@@ -72,7 +72,8 @@ static inline enum stack_stop unwind_frame_pointer(struct unwind_state *state)
 {
 	__u64 words[2]; /* the caller's rbp, the return address */
 
-	if (state->bp & 7 || state->bp < state->sp || state->bp - state->sp > UNWIND_MAX_FRAME_BYTES ||
+	if (state->bp & 7 || state->bp < state->sp ||
+	    state->bp - state->sp > UNWIND_MAX_FRAME_BYTES ||
 	    unwind_read(words, sizeof(words), state->bp))
 		return STOP_NO_ROWS;
 	words[1] = unwind_recover(words[1], state->bp + 8);

@@ -96,8 +96,7 @@ static void locate_images(struct session *session)
 {
 	struct maps *maps CLEANUP(maps) = NULL;
 
-	if (!images_all_located(session->images) &&
-	    !maps_read(target_pid(session->target), &maps))
+	if (!images_all_located(session->images) && !maps_read(target_pid(session->target), &maps))
 		images_locate(session->images, maps);
 }
 

@@ -31,7 +31,7 @@ struct target {
 	char **argv; /* of a command, not owned */
 	struct command command;
 	struct command_files *files; /* of a command */
-	struct target_file *opened; /* the program first */
+	struct target_file *opened;  /* the program first */
 	size_t opened_count;
 	uint32_t probed_images;
 	size_t searched;
@@ -366,8 +366,9 @@ static int build_tables(struct target *target, struct kernel *kernel, struct tab
 			continue;
 		err = tables_build(tables, order[i]->id, order[i]->image);
 		if (err)
-			log_warning("no unwind table for '%s' (%s): stacks through it are cut there",
-				    image_path(order[i]->image), strerror(-err));
+			log_warning(
+				"no unwind table for '%s' (%s): stacks through it are cut there",
+				image_path(order[i]->image), strerror(-err));
 	}
 	return 0;
 }

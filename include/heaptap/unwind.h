@@ -56,7 +56,7 @@ struct unwind_row {
 #define UNWIND_WANT_ALL 4u /* set by the walker: it was interrupted between call sites here */
 
 /* Rules of all images of a session. 434 files of Debian 12 need some 2,000. */
-#define UNWIND_MAX_RULES  32768
+#define UNWIND_MAX_RULES 32768
 /* Images of a session; also bounds their ids. */
 #define UNWIND_MAX_IMAGES 8192
 /* Turns of a binary search: enough for 2^24 rows, ten times the largest image known. */

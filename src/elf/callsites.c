@@ -107,8 +107,8 @@ static int scan_range(struct scan *scan, const struct code *code, uint64_t offse
 {
 	while (offset < end) {
 		size_t size = end - offset < CHUNK_SIZE ? end - offset : CHUNK_SIZE;
-		size_t wanted = end - offset < size + CALL_MAX_SIZE ? end - offset
-								    : size + CALL_MAX_SIZE;
+		size_t wanted =
+			end - offset < size + CALL_MAX_SIZE ? end - offset : size + CALL_MAX_SIZE;
 		size_t got = code_read(code, offset, buffer, wanted);
 		int err;
 

@@ -18,7 +18,8 @@ struct callsites {
 int callsites_scan(const struct code *code, struct callsites *ret);
 void callsites_fini(struct callsites *callsites);
 
-/* Whether a lookup lies in [start, end). *cursor starts at 0; calls must come in ascending order. */
+/* Whether a lookup lies in [start, end). *cursor starts at 0; calls must come in ascending order.
+ */
 bool callsites_any(const struct callsites *callsites, size_t *cursor, uint64_t start, uint64_t end);
 
 #endif

@@ -22,7 +22,7 @@
 #include <sys/stat.h>
 
 /* With fewer functions than this .eh_frame is a startup file's remainder. */
-#define FEW_FUNCTIONS 8
+#define FEW_FUNCTIONS  8
 #define TABLE_MAX_SIZE (1u << 30)
 
 struct cie {
@@ -135,8 +135,9 @@ static bool parse_augmentation(const struct table *table, const char *letters, s
 			encoding = cursor_u8(&c);
 			/* Only its size matters, and that is its format's, but for aligned ones. */
 			if (encoding != CFI_PE_OMIT &&
-			    !cfi_read_pointer(&c, encoding == CFI_PE_ALIGNED ? encoding : encoding & 0x0f,
-					      &table->bases, &personality))
+			    !cfi_read_pointer(
+				    &c, encoding == CFI_PE_ALIGNED ? encoding : encoding & 0x0f,
+				    &table->bases, &personality))
 				return false;
 			break;
 		case 'S':
@@ -225,7 +226,7 @@ static const struct cie *find_cie(const struct table *table, uint64_t offset)
 			high = middle;
 	}
 	return low < table->cie_count && table->cies[low].offset == offset ? &table->cies[low]
-									    : NULL;
+									   : NULL;
 }
 
 /* -EBADMSG: malformed; -ENOENT: well-formed, but of a function that the linker removed. */

@@ -15,7 +15,7 @@ struct cfi;
 struct cfi_function {
 	uint64_t start; /* virtual addresses */
 	uint64_t end;
-	bool signal;	/* a signal frame: start is no return address, look it up at start - 1 */
+	bool signal;	 /* a signal frame: start is no return address, look it up at start - 1 */
 	bool from_debug; /* in .debug_frame */
 	uint32_t cie;	 /* internal, like what follows */
 	const uint8_t *program;

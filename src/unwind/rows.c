@@ -65,8 +65,7 @@ static int append(struct builder *b, uint64_t offset, const struct unwind_rule *
 		return -E2BIG;
 	if (rows->count == b->capacity) {
 		size_t capacity = b->capacity ? b->capacity * 2 : 256;
-		struct rule_row *entries =
-			reallocarray(rows->entries, capacity, sizeof(*entries));
+		struct rule_row *entries = reallocarray(rows->entries, capacity, sizeof(*entries));
 
 		if (!entries)
 			return -ENOMEM;
@@ -140,8 +139,8 @@ static int add_span(struct builder *b, const struct span *span)
 	}
 	for (size_t i = 0; !err && i < rows->count; i++) {
 		uint64_t start = rows->entries[i].start + to_offset;
-		uint64_t end = i + 1 < rows->count ? rows->entries[i + 1].start + to_offset
-						   : span->end;
+		uint64_t end =
+			i + 1 < rows->count ? rows->entries[i + 1].start + to_offset : span->end;
 
 		/* A signal frame's span starts a byte early. */
 		if (!i && span->function && span->start < start)
@@ -208,8 +207,7 @@ static int build(struct builder *b, struct image *image, const struct symtab *sy
 	if (!err && !b->rows->count)
 		err = append(b, 0, &gap_rule);
 	for (size_t i = 0; i < b->rows->count; i++)
-		b->rows->unsupported_rows +=
-			b->rows->entries[i].rule.cfa_kind == CFA_UNSUPPORTED;
+		b->rows->unsupported_rows += b->rows->entries[i].rule.cfa_kind == CFA_UNSUPPORTED;
 	return err;
 }
 

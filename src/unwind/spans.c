@@ -76,6 +76,7 @@ static void add_area(struct collector *c, uint64_t start, uint64_t end)
 static void find_areas(struct collector *c, Elf *elf)
 {
 	Elf_Scn *scn = NULL;
+	size_t sections;
 	GElf_Shdr shdr;
 
 	while ((scn = elf_nextscn(elf, scn))) {
@@ -88,7 +89,8 @@ static void find_areas(struct collector *c, Elf *elf)
 		if (segment && shdr.sh_size <= segment->offset + segment->size - shdr.sh_offset)
 			add_area(c, shdr.sh_offset, shdr.sh_offset + shdr.sh_size);
 	}
-	for (size_t i = 0; !scn && !c->area_count && i < c->code->count; i++)
+	sections = c->area_count;
+	for (size_t i = 0; !sections && i < c->code->count; i++)
 		add_area(c, c->code->segments[i].offset,
 			 c->code->segments[i].offset + c->code->segments[i].size);
 	qsort(c->areas, c->area_count, sizeof(c->areas[0]), compare_areas);

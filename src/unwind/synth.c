@@ -257,8 +257,7 @@ static int claim(struct decoder *d, uint64_t target, const struct state *state)
 
 	if (at >= d->code->size || d->claims[at] || !state->known)
 		return 0;
-	if (!d->state_count ||
-	    memcmp(&d->states[d->state_count - 1], state, sizeof(*state))) {
+	if (!d->state_count || memcmp(&d->states[d->state_count - 1], state, sizeof(*state))) {
 		if (d->state_count == d->state_capacity) {
 			size_t capacity = d->state_capacity ? d->state_capacity * 2 : 64;
 			struct state *states = reallocarray(d->states, capacity, sizeof(*states));

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
 # What profiling costs, as one table: ns per malloc+free pair and the ratio to the unprofiled
-# program. Every row is measured in turn, several rounds long, and the fastest round counts: a
+# program. CPU is what the program itself spent, traps included, and not disturbed by what else the
+# machine does. Every row is measured in turn, several rounds long, and the fastest round counts: a
 # machine is slowed down by others, never sped up. Ratios within one table are what to compare.
 #
 # BUILD, ROUNDS, SECONDS_PER_ROW and FLOOR_POINTS ("FILE:OFFSET FILE:OFFSET" of malloc and free)
@@ -56,14 +57,14 @@ wait_for() {
 	done
 }
 
-# Plain runs, in an environment of their own: run ASSIGNMENT... -- prints ns per pair.
+# Plain runs, in an environment of their own: run ASSIGNMENT... -- prints ns per pair and of CPU.
 run_pair() {
-	env "$@" "$BENCH/pair" "$SECONDS_PER_ROW" 2>/dev/null | sed -n 's/ ns per pair$//p'
+	env "$@" "$BENCH/pair" "$SECONDS_PER_ROW" 2>/dev/null | sed -n 's/ ns per pair, \(.*\) of CPU$/ \1/p'
 }
 
 run_heaptrack() {
 	heaptrack -r -o "$WORK/heaptrack" "$BENCH/pair" "$SECONDS_PER_ROW" 2>/dev/null |
-		sed -n 's/ ns per pair$//p'
+		sed -n 's/ ns per pair, \(.*\) of CPU$/ \1/p'
 }
 
 # start_pair: the program waits, for a profiler to attach; sets PAIR.
@@ -78,19 +79,20 @@ start_pair() {
 	wait_for pair.out '^ready' "$PAIR"
 }
 
-# finish_pair [COMMAND]: lets it run, then COMMAND while it is still there, and prints ns per pair.
+# finish_pair [COMMAND]: lets it run, then COMMAND while it is still there, and prints ns per pair and of CPU.
 finish_pair() {
 	echo go >&8
-	wait_for pair.out ' ns per pair$' "$PAIR"
+	wait_for pair.out ' of CPU$' "$PAIR"
 	"${1:-true}"
 	echo end >&8
 	wait "$PAIR"
-	sed -n 's/ ns per pair$//p' pair.out
+	sed -n 's/ ns per pair, \(.*\) of CPU$/ \1/p' pair.out
 }
 
-stop() {
-	kill -INT "$1" 2>/dev/null || true
-	wait "$1" || true
+# An ended target ends its profiler, too.
+stop_profiler() {
+	kill "$PROFILER" 2>/dev/null || true
+	wait "$PROFILER" || true
 }
 
 # start_heaptap OPTION...: ready, on the waiting program; sets PROFILER.
@@ -106,7 +108,7 @@ run_heaptap() {
 	start_pair
 	start_heaptap "$@"
 	finish_pair >result
-	stop "$PROFILER"
+	stop_profiler
 	cat result
 }
 
@@ -140,8 +142,7 @@ run_floor() {
 	start_pair
 	start_floor
 	finish_pair >result
-	kill "$PROFILER"
-	wait "$PROFILER" || true
+	stop_profiler
 	cat result
 }
 
@@ -160,8 +161,7 @@ print_run_times() {
 	start_pair
 	"$1"
 	finish_pair bpf_run_times >result
-	kill -INT "$PROFILER"
-	wait "$PROFILER" || true
+	stop_profiler
 	sysctl -qw "kernel.bpf_stats_enabled=$STATS_BEFORE"
 	# The two that run at every call, not the tracepoints.
 	awk 'FILENAME == "others" { other[$1]; next }
@@ -174,11 +174,14 @@ print_run_times() {
 		others run_times
 }
 
+DEFAULT='heaptap, default rate'
+FLOOR='two empty probes (floor)'
+
 # name | needs | own unprofiled row, if not that of glibc | command
 ROWS=(
 	"unprofiled|||run_pair"
-	"heaptap, default rate|$HEAPTAP||run_heaptap"
-	"two empty probes (floor)|$HEAPTAP||run_floor"
+	"$DEFAULT|$HEAPTAP||run_heaptap"
+	"$FLOOR|$HEAPTAP||run_floor"
 	"heaptap, exact|$HEAPTAP||run_heaptap --sample-bytes 1"
 	"tcmalloc, unprofiled|$TCMALLOC||run_pair LD_PRELOAD=$TCMALLOC"
 	"gperftools HEAPPROFILE|$TCMALLOC|tcmalloc, unprofiled|run_pair LD_PRELOAD=$TCMALLOC HEAPPROFILE=$WORK/gperf"
@@ -188,10 +191,10 @@ ROWS=(
 	"heaptrack|$(command -v heaptrack || echo /usr/bin/heaptrack)||run_heaptrack"
 )
 
-declare -A BEST WHY
+declare -A WALL CPU WHY
 
 measure() {
-	local row name needs own command result
+	local row name needs own command wall cpu
 
 	for row in "${ROWS[@]}"; do
 		IFS='|' read -r name needs own command <<<"$row"
@@ -201,19 +204,23 @@ measure() {
 		fi
 		read -ra command <<<"$command"
 		"${command[@]}" >row.result || true
-		result=$(tail -n 1 row.result)
-		if [ -z "$result" ]; then
+		read -r wall cpu < <(tail -n 1 row.result) || true
+		if [ -z "$cpu" ]; then
 			WHY[$name]="failed"
-		elif [ -z "${BEST[$name]:-}" ] || awk "BEGIN { exit !($result < ${BEST[$name]}) }"; then
-			BEST[$name]=$result
+			continue
 		fi
+		WALL[$name]=$(least "$wall" "${WALL[$name]:-}")
+		CPU[$name]=$(least "$cpu" "${CPU[$name]:-}")
 	done
 }
 
-# ratio A B: of two rows, or a dash.
+least() {
+	printf '%s\n' "$@" | grep . | sort -n | head -n 1
+}
+
+# ratio A B: of two times, or a dash.
 ratio() {
-	awk -v a="${BEST[$1]:-0}" -v b="${BEST[$2]:-0}" \
-		'BEGIN { if (a && b) printf "%.2f", a / b; else printf "-" }'
+	awk -v a="${1:-0}" -v b="${2:-0}" 'BEGIN { if (a && b) printf "%.2f", a / b; else printf "-" }'
 }
 
 for ((round = 1; round <= ROUNDS; round++)); do
@@ -225,19 +232,20 @@ done
 printf '%s, %s CPUs, Linux %s; %s rounds of %s s\n\n' \
 	"$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" "$(uname -r)" \
 	"$ROUNDS" "$SECONDS_PER_ROW"
-printf '%-28s %12s %12s %14s\n' '' 'ns per pair' 'to glibc' 'to its own'
+printf '%-28s %12s %12s %12s %12s\n' '' 'ns per pair' 'to glibc' 'to its own' 'ns of CPU'
 for row in "${ROWS[@]}"; do
 	IFS='|' read -r name _ own _ <<<"$row"
-	if [ -z "${BEST[$name]:-}" ]; then
+	if [ -z "${WALL[$name]:-}" ]; then
 		printf '%-28s %12s\n' "$name" "${WHY[$name]}"
 		continue
 	fi
-	printf '%-28s %12s %12s %14s\n' "$name" "${BEST[$name]}" "$(ratio "$name" unprofiled)" \
-		"$(if [ -n "$own" ]; then ratio "$name" "$own"; else echo; fi)"
+	printf '%-28s %12s %12s %12s %12s\n' "$name" "${WALL[$name]}" \
+		"$(ratio "${WALL[$name]}" "${WALL[unprofiled]:-}")" \
+		"$(if [ -n "$own" ]; then ratio "${WALL[$name]}" "${WALL[$own]:-}"; fi)" "${CPU[$name]}"
 done
-if [ -f floor.out ]; then
-	printf '\nThe floor is attached as %s; heaptap at the default rate costs %s of it.\n' \
-		"$(head -n 1 floor.out)" "$(ratio 'heaptap, default rate' 'two empty probes (floor)')"
+if [ -n "${CPU[$FLOOR]:-}" ]; then
+	printf '\nThe floor is attached as %s. heaptap at the default rate costs %s of its CPU time.\n' \
+		"$(head -n 1 floor.out)" "$(ratio "${CPU[$DEFAULT]:-}" "${CPU[$FLOOR]}")"
 fi
 if [ -x "$HEAPTAP" ] && command -v bpftool jq >/dev/null; then
 	printf '\nBPF run time of heaptap at the default rate:\n'

@@ -102,11 +102,12 @@ build_initramfs() {
 	(cd "$root" && find . | cpio --quiet -o -H newc -R 0:0) >"$CACHE/initramfs.cpio"
 }
 
+# boot VMLINUZ: its console on stdout. Becomes the emulator.
 boot() {
-	timeout -k 5 "$WATCHDOG" qemu-system-x86_64 -accel tcg,thread=single -smp 2 -m 2G \
-		-display none -monitor none -serial stdio -no-reboot -nodefaults \
+	exec timeout -k 5 "$WATCHDOG" qemu-system-x86_64 -accel tcg,thread=single -smp 2 -m 2G \
+		-nodefaults -display none -monitor none -serial stdio -no-reboot \
 		-kernel "$1" -initrd "$CACHE/initramfs.cpio" \
-		-append 'console=ttyS0 loglevel=4 panic=-1 panic_on_oops=1' </dev/null
+		-append 'console=ttyS0 loglevel=4 panic=-1 panic_on_oops=1' </dev/null 2>&1
 }
 
 # Whether TAP on stdin is a plan that was kept, without failures.
@@ -114,7 +115,7 @@ passed() {
 	awk '
 		/^not ok / { failed = 1 }
 		/^ok / { done++ }
-		/^1\.\.[0-9]+$/ { planned = substr($0, 4) }
+		/^1\.\.[0-9]+\r?$/ { planned = substr($0, 4) + 0 }
 		END { exit failed || !planned || done != planned }'
 }
 
@@ -122,20 +123,28 @@ check_tools
 mkdir -p "$CACHE"
 build_initramfs
 
-status=0
-number=0
-echo "1..${#SERIES[@]}"
+guests=()
+logs=()
+trap '[ ${#guests[@]} -eq 0 ] || kill "${guests[@]}" 2>/dev/null || true' EXIT
 for series in "${SERIES[@]}"; do
-	number=$((number + 1))
 	fetch "$series"
-	log=$CACHE/$RELEASE.log
-	echo "# Subtest: Linux $RELEASE"
-	boot "$VMLINUZ" 2>&1 | stdbuf -oL tr -d '\r' | tee "$log" | sed -u 's/^/    /' || true
-	if passed <"$log"; then
-		echo "ok $number - Linux $RELEASE"
+	logs+=("$CACHE/$RELEASE.log")
+	boot "$VMLINUZ" >"${logs[-1]}" &
+	guests+=("$!")
+done
+
+# All guests run at once; they are shown one after the other, the first one as it goes.
+status=0
+echo "1..${#SERIES[@]}"
+for i in "${!guests[@]}"; do
+	release=$(basename "${logs[i]}" .log)
+	echo "# Subtest: Linux $release"
+	tail -n +1 -f --pid="${guests[i]}" "${logs[i]}" | sed -u 's/\r*$//; s/^/    /'
+	if passed <"${logs[i]}"; then
+		echo "ok $((i + 1)) - Linux $release"
 	else
-		echo "not ok $number - Linux $RELEASE"
-		echo "# the guest's console: $log"
+		echo "not ok $((i + 1)) - Linux $release"
+		echo "# the guest's console: ${logs[i]}"
 		status=1
 	fi
 done

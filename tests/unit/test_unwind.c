@@ -50,7 +50,8 @@ static struct unwind_state start(void)
 static void step_by_sp(void **state)
 {
 	struct unwind_state s = start();
-	struct unwind_rule rule = {.cfa_kind = CFA_SP, .cfa_offset = 32, .bp_kind = BP_CFA, .bp_offset = -16};
+	struct unwind_rule rule = {
+		.cfa_kind = CFA_SP, .cfa_offset = 32, .bp_kind = BP_CFA, .bp_offset = -16};
 
 	stack[3] = CODE + 16;
 	stack[2] = 0x1234;
@@ -131,7 +132,8 @@ static void end_is_told_from_a_cut(void **state)
 {
 	struct unwind_state s = start();
 
-	assert_int_equal(unwind_rule_step(&s, &(struct unwind_rule){.cfa_kind = CFA_END}), STOP_END);
+	assert_int_equal(unwind_rule_step(&s, &(struct unwind_rule){.cfa_kind = CFA_END}),
+			 STOP_END);
 	assert_int_equal(unwind_rule_step(&s, &(struct unwind_rule){.cfa_kind = CFA_UNSUPPORTED}),
 			 STOP_UNSUPPORTED);
 	assert_int_equal(unwind_rule_step(&s, &(struct unwind_rule){.cfa_kind = CFA_GAP}),
