@@ -41,6 +41,7 @@ struct totals {
 	size_t callsites;
 	size_t differing;
 	size_t differing_rows;
+	size_t unanswered_rows;
 	size_t synthesized;
 	size_t kinds[CFA_KINDS];
 	struct reason reasons[MAX_REASONS];
@@ -65,6 +66,7 @@ struct judge {
 	struct unwind_rows *all;
 	struct unwind_rows *few;
 	struct callsites callsites;
+	struct cfi *cfi; /* NULL: nothing is described */
 	Dwarf_CFI *eh;
 	Dwarf_CFI *debug;
 	size_t printed;
@@ -151,7 +153,7 @@ static bool parse_cfa(const Dwarf_Op *ops, size_t count, struct unwind_rule *rul
 		return true;
 	}
 	if (ops[1].atom != DW_OP_deref || count > 3)
-		return count == 3 && false;
+		return false;
 	rule->cfa_kind = reg == REG_SP ? CFA_DEREF_SP : CFA_DEREF_BP;
 	if (count == 3) {
 		if (ops[2].atom != DW_OP_plus_uconst || reg != REG_SP || !fits_s32(ops[2].number))
@@ -178,10 +180,16 @@ static enum place parse_register(Dwarf_Frame *frame, int regno, const struct unw
 		return ops ? PLACE_UNDEFINED : PLACE_SAME;
 	if (ops[count - 1].atom == DW_OP_stack_value)
 		return PLACE_OTHER;
+	/* An expression begins with the CFA on its stack, used or not. */
 	if (ops[0].atom == DW_OP_call_frame_cfa) {
-		if (count == 2 && ops[1].atom == DW_OP_plus_uconst)
+		if (count == 1)
+			return PLACE_CFA;
+		if (count == 2 && ops[1].atom == DW_OP_plus_uconst) {
 			*offset = (int64_t)ops[1].number;
-		return count <= 2 ? PLACE_CFA : PLACE_OTHER;
+			return PLACE_CFA;
+		}
+		ops++;
+		count--;
 	}
 	if (count != 1 || !parse_base(&ops[0], &reg, offset))
 		return PLACE_OTHER;
@@ -238,6 +246,9 @@ static struct answer ask(const struct judge *judge, uint64_t vaddr)
 	Dwarf_Addr start, end;
 	bool signal;
 
+	/* dwarf_getcfi_elf() fails where there is no table at all. */
+	if (!judge->eh && !judge->debug)
+		return answer;
 	if ((!judge->eh || dwarf_cfi_addrframe(judge->eh, vaddr, &frame)) &&
 	    (!judge->debug || dwarf_cfi_addrframe(judge->debug, vaddr, &frame))) {
 		int error = dwarf_errno();
@@ -272,24 +283,37 @@ static void print_difference(struct judge *judge, const char *table, uint64_t va
 	       rule_text(ours, a, sizeof(a)), rule_text(theirs, b, sizeof(b)));
 }
 
-static bool excused(struct judge *judge, const struct answer *answer,
-		    const struct unwind_rule *ours)
+static bool is_described(const struct judge *judge, uint64_t vaddr)
 {
-	char text[120], rule[80];
+	size_t low = 0, high = judge->cfi ? cfi_count(judge->cfi) : 0;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (cfi_get(judge->cfi, middle)->start <= vaddr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low && vaddr < cfi_get(judge->cfi, low - 1)->end;
+}
+
+/* Whether libdw cannot be the judge of this address. */
+static bool excused(struct judge *judge, const struct answer *answer, uint64_t vaddr)
+{
+	char text[120];
 
 	if (answer->unanswered) {
-		snprintf(text, sizeof(text), "libdw: %s", answer->unanswered);
+		snprintf(text, sizeof(text), "call sites where libdw says: %s", answer->unanswered);
 		count_reason(judge->totals, text);
+		if (judge->verbose)
+			printf("%s: %#lx: %s\n", judge->path, vaddr, answer->unanswered);
 		return true;
 	}
-	/* Decoded from code: libdw has nothing to say on it. */
-	if (answer->rule.cfa_kind == CFA_GAP && judge->all->synthesized) {
-		snprintf(text, sizeof(text), "not described, decoded from code");
-		count_reason(judge->totals, text);
-		return true;
-	}
-	(void)rule;
-	return false;
+	if (answer->rule.cfa_kind != CFA_GAP || is_described(judge, vaddr))
+		return false;
+	count_reason(judge->totals, "call sites that nothing describes, decoded from code");
+	return true;
 }
 
 static void judge_callsites(struct judge *judge)
@@ -314,7 +338,7 @@ static void judge_callsites(struct judge *judge)
 		judge->totals->kinds[few.cfa_kind]++;
 		if (same(&all, &answer.rule) && same(&few, &answer.rule) && !answer.unanswered)
 			continue;
-		if (same(&all, &few) && excused(judge, &answer, &all))
+		if (same(&all, &few) && excused(judge, &answer, vaddr))
 			continue;
 		judge->totals->differing++;
 		if (!same(&all, &answer.rule))
@@ -355,13 +379,10 @@ static void judge_row(struct judge *judge, const struct answer *answer, uint64_t
 
 static void judge_rows(struct judge *judge)
 {
-	struct cfi *cfi CLEANUP(cfi) = NULL;
 	uint64_t done = 0;
 
-	if (cfi_load(judge->image, &cfi))
-		return;
-	for (size_t i = 0; i < cfi_count(cfi); i++) {
-		const struct cfi_function *function = cfi_get(cfi, i);
+	for (size_t i = 0; judge->cfi && i < cfi_count(judge->cfi); i++) {
+		const struct cfi_function *function = cfi_get(judge->cfi, i);
 		const struct code_segment *segment = code_at_vaddr(&judge->code, function->start);
 		uint64_t pc = function->start, end = function->end;
 
@@ -378,7 +399,7 @@ static void judge_rows(struct judge *judge)
 			if (stop > end)
 				stop = end;
 			if (answer.unanswered)
-				count_reason(judge->totals, answer.unanswered);
+				judge->totals->unanswered_rows++;
 			else
 				judge_row(judge, &answer, pc, stop,
 					  segment->offset - segment->vaddr);
@@ -407,6 +428,8 @@ static int judge_open(struct judge *judge)
 		err = unwind_rows_build(judge->image, judge->symtab, false, &judge->few);
 	if (!err)
 		err = callsites_scan(&judge->code, &judge->callsites);
+	if (!err && cfi_load(judge->image, &judge->cfi) == -ENOMEM)
+		err = -ENOMEM;
 	return err;
 }
 
@@ -435,6 +458,7 @@ static void judge_file(struct totals *totals, const char *path, bool verbose)
 	dwarf_end(dwarf);
 	if (fd >= 0)
 		close(fd);
+	cfi_free(judge.cfi);
 	callsites_fini(&judge.callsites);
 	unwind_rows_free(judge.few);
 	unwind_rows_free(judge.all);

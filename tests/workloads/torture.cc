@@ -3,12 +3,12 @@
  * Stacks that are hard to unwind, each with what the program itself knows of it: glibc's
  * backtrace(), taken by the very call instruction that then calls malloc.
  *
- * Usage: torture [LIBRARY]. Prints a line per case, `NAME BYTES FRAME;FRAME;...`, leaf first. BYTES
- * is the size asked for, of which there is one per case; a frame is `FILE+0xOFFSET` of the call's
- * last byte, or of the instruction itself where a signal interrupted.
+ * Usage: torture ROUNDS [LIBRARY]. Prints a line per case, `NAME BYTES FRAME;FRAME;...`, leaf
+ * first. BYTES is the size asked for, one per name; a frame is `FILE+0xOFFSET` of the call's last
+ * byte, or of the instruction itself where a signal interrupted.
  *
- * `busy` is interrupted between calls and so comes many times: a profiler may have to learn of it
- * before it can follow.
+ * What a profiler may have to learn of before it can follow, a library loaded and code interrupted
+ * between calls, comes as NAME_early first, the latter ROUNDS times, and again at the end.
  */
 #include <alloca.h>
 #include <csetjmp>
@@ -31,11 +31,11 @@
 namespace
 {
 
-/* A size nobody else asks for: each case adds its number. */
+/* A size nobody else asks for: each name adds one. */
 const size_t first_bytes = 30011;
-const int max_cases = 256;
+const int max_cases = 2048;
 const int max_frames = 300;
-const int busy_rounds = 60;
+const int late_rounds = 10;
 
 struct taken {
 	const char *name;
@@ -63,7 +63,8 @@ typedef uintptr_t (*either)(uintptr_t first, uintptr_t second);
 NOINLINE void take(const char *name)
 {
 	struct taken *taken = &cases[case_count];
-	const size_t bytes = first_bytes + case_count;
+	const bool repeated = case_count && !strcmp(taken[-1].name, name);
+	const size_t bytes = case_count ? taken[-1].bytes + !repeated : first_bytes;
 	either call[2] = {
 		reinterpret_cast<either>(reinterpret_cast<void *>(backtrace)),
 		reinterpret_cast<either>(reinterpret_cast<void *>(malloc)),
@@ -267,12 +268,12 @@ void objects()
 }
 
 #ifdef TORTURE_STATIC
-void library(const char *)
+void library(const char *, const char *)
 {
 	exit(3);
 }
 #else
-void library(const char *path)
+void library(const char *path, const char *name)
 {
 	void *handle = dlopen(path, RTLD_NOW);
 	int (*function)(void (*)(void *), void *) = nullptr;
@@ -285,7 +286,7 @@ void library(const char *path)
 	}
 	/* Stays loaded, so that its addresses can be named. */
 	opaque(function([](void *name) { take(static_cast<const char *>(name)); },
-			const_cast<char *>("library")));
+			const_cast<char *>(name)));
 }
 #endif
 
@@ -334,9 +335,9 @@ NOINLINE unsigned long spin(unsigned long value)
 	return value;
 }
 
-NOINLINE void busy(long us)
+NOINLINE void busy(const char *name, long us)
 {
-	signal_name = "busy";
+	signal_name = name;
 	fired = 0;
 	fire_after_us(us);
 	opaque(spin(opaque(1ul)));
@@ -355,7 +356,7 @@ NOINLINE void blocked()
 	sigsuspend(&before);
 }
 
-void signals()
+void signals(int rounds)
 {
 	static char memory[1 << 16];
 	stack_t stack = {};
@@ -369,8 +370,10 @@ void signals()
 	install(SIGUSR1, SA_ONSTACK);
 	raised("raise_altstack");
 	install(SIGALRM, SA_ONSTACK);
-	for (int i = 0; i < busy_rounds; i++)
-		busy(1000 + i * 50);
+	for (int i = 0; i < rounds; i++)
+		busy("busy_early", 1000 + i % 50 * 20);
+	for (int i = 0; i < late_rounds; i++)
+		busy("busy", 1000 + i * 50);
 	blocked();
 }
 
@@ -441,6 +444,8 @@ int main(int argc, char **argv)
 {
 	void *warm_up[4];
 
+	if (argc < 2)
+		return 2;
 	/* The first backtrace() loads libgcc. */
 	backtrace(static_cast<void **>(warm_up), 4);
 	atexit(at_exit);
@@ -461,8 +466,10 @@ int main(int argc, char **argv)
 	sort();
 	lambdas();
 	objects();
-	if (argc > 1)
-		library(argv[1]);
-	signals();
+	if (argc > 2)
+		library(argv[2], "library_early");
+	signals(atoi(argv[1]));
+	if (argc > 2)
+		library(argv[2], "library");
 	return 0;
 }
