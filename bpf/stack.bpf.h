@@ -230,6 +230,13 @@ static __always_inline const struct unwind_rule *find_rule(__u32 image, __u32 of
 	return low > 1 ? bpf_map_lookup_elem(&unwind_rules, &rule) : NULL;
 }
 
+/* Tells the loader, once, what an image lacks. */
+static __always_inline void walk_ask(__u32 *flags, __u32 want, __u32 image)
+{
+	if (!(__sync_fetch_and_or(flags, want) & want))
+		event_send(EVENT_IMAGE_SEEN, image);
+}
+
 /* Steps by the rows of an image. */
 __noinline int walk_rows(struct walk *walk, __u32 image, __u64 offset)
 {
@@ -237,15 +244,18 @@ __noinline int walk_rows(struct walk *walk, __u32 image, __u64 offset)
 	const struct unwind_rule *rule;
 	struct unwind_rule copy;
 
-	if (!walk || !flags || !(*flags & UNWIND_BUILT))
+	if (!walk || !flags)
 		return STOP_NOT_BUILT;
+	if (!(*flags & UNWIND_BUILT)) {
+		walk_ask(flags, UNWIND_WANTED, image);
+		return STOP_NOT_BUILT;
+	}
 	rule = find_rule(image, offset);
 	if (!rule)
 		return STOP_NO_ROWS;
 	/* The rows between call sites are built once they are wanted. */
 	if (walk->state.interrupted && !(*flags & UNWIND_ALL_ROWS)) {
-		if (!(__sync_fetch_and_or(flags, UNWIND_WANT_ALL) & UNWIND_WANT_ALL))
-			event_send(EVENT_IMAGE_SEEN, image);
+		walk_ask(flags, UNWIND_WANT_ALL, image);
 		return STOP_INTERRUPTED;
 	}
 	copy = *rule;

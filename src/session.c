@@ -48,6 +48,7 @@ struct session {
 	int duration_fd;
 	uint64_t start_ns; /* CLOCK_MONOTONIC, as below */
 	uint64_t last_dump_ns;
+	bool images_changed; /* a new one was met since the target's mappings were read */
 	bool done;
 	bool snapshot_failed;
 };
@@ -67,37 +68,56 @@ static int read_chunk(void *arg, uint64_t id, struct stack_chunk *ret)
 	return kernel_read_chunk(session->kernel, id, ret);
 }
 
-/* A file the programs have met: opened at first sight, its unwind table built in the background. */
+/*
+ * A file that the programs have met: opened at first sight, and its unwind table built in the
+ * background when it has none, or lacks the rows between call sites.
+ */
 static int add_image(void *arg, const struct image_sight *sight)
 {
 	struct session *session = arg;
 	const struct image_entry *entry = images_lookup(session->images, sight->id);
 	__u32 flags = kernel_image_flags(session->kernel, sight->id);
-	bool known = entry != NULL;
-	int err;
+	int err = 0;
 
-	if (!known) {
+	if (!entry) {
 		err = images_add_sight(session->images, sight);
 		if (err)
 			return err;
 		entry = images_lookup(session->images, sight->id);
+		session->images_changed = true;
 	}
-	if (entry->image && (!known || flags & UNWIND_WANT_ALL))
+	if (entry->image && (!(flags & UNWIND_BUILT) || flags & UNWIND_WANT_ALL))
 		err = tables_request(session->tables, sight->id, entry->image,
 				     flags & UNWIND_WANT_ALL);
-	else
-		err = 0;
 	/* Without its table, stacks are cut there, and say so. */
 	return err == -ENOMEM ? err : 0;
 }
 
-/* Addresses for the files of a command, which had none before it was executed. */
-static void locate_images(struct session *session)
+static void evict_image(void *arg, uint32_t id)
+{
+	struct session *session = arg;
+
+	tables_evict(session->tables, id);
+}
+
+/*
+ * Takes note of the images that the programs have met. Only then can others be gone, or the files
+ * of a command get their addresses.
+ */
+static int update_images(struct session *session)
 {
 	struct maps *maps CLEANUP(maps) = NULL;
+	int err;
 
-	if (!images_all_located(session->images) && !maps_read(target_pid(session->target), &maps))
-		images_locate(session->images, maps);
+	err = kernel_read_images(session->kernel, add_image, session);
+	if (err || (!session->images_changed && images_all_located(session->images)) ||
+	    maps_read(target_pid(session->target), &maps))
+		return err;
+	images_locate(session->images, maps);
+	if (session->images_changed)
+		images_find_gone(session->images, maps, evict_image, session);
+	session->images_changed = false;
+	return 0;
 }
 
 static int add_site(void *arg, const struct site_key *key, const struct site_counters *counters)
@@ -244,8 +264,7 @@ static int drain_epochs(struct session *session)
 	int err;
 
 	while (kernel_next_epoch(session->kernel, &record)) {
-		err = kernel_read_images(session->kernel, add_image, session);
-		locate_images(session);
+		err = update_images(session);
 		if (!err)
 			err = kernel_drain(session->kernel, record.epoch, add_site, session);
 		if (err)
@@ -332,10 +351,9 @@ static int run_loop(struct session *session)
 			return log_error(errno, "wait for events");
 		err = kernel_consume_events(session->kernel);
 		if (!err)
-			err = kernel_read_images(session->kernel, add_image, session);
+			err = update_images(session);
 		if (err)
 			return log_error(err, "read the kernel's events");
-		locate_images(session);
 		err = drain_epochs(session);
 		for (int i = 0; i < count && !err && !session->done; i++)
 			err = handle(session, events[i].data.fd);
@@ -352,6 +370,7 @@ static void report_losses(struct session *session)
 	};
 	struct loss_counter losses[LOSS_COUNT] = {};
 	struct snapshot_coverage coverage;
+	char stacks[512];
 
 	if (kernel_read_losses(session->kernel, losses))
 		return;
@@ -361,10 +380,9 @@ static void report_losses(struct session *session)
 				    losses[loss].bytes >> WEIGHT_BYTES_SHIFT, names[loss]);
 	}
 	snapshot_coverage(session->heap, session->options->sample_bytes, &coverage);
+	snapshot_describe_stacks(&coverage, stacks, sizeof(stacks));
 	if (coverage.alloc_bytes > 0)
-		log_info("Stacks: %.1f %% of the bytes have a complete stack, %.1f %% none",
-			 100 * coverage.stop_bytes[STOP_END] / coverage.alloc_bytes,
-			 100 * coverage.lost_bytes / coverage.alloc_bytes);
+		log_info("Stacks: %s", stacks);
 	if (session->options->sample_bytes > 1)
 		log_info("Sampling: in use %.1f MB, standard error %.1f MB",
 			 ldexp(coverage.inuse_bytes, -20), ldexp(coverage.inuse_error, -20));

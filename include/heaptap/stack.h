@@ -30,12 +30,12 @@
 #define STACK_STOPS(X)                                                                             \
 	X(END, "the root was reached")                                                             \
 	X(NO_ROWS, "no unwind rows in %s")                                                         \
-	X(NOT_BUILT, "unwind rows of %s not built yet")                                            \
-	X(UNSUPPORTED, "unwind rule of %s not supported")                                          \
-	X(INTERRUPTED, "%s was interrupted between calls")                                         \
-	X(BAD_FRAME, "stack of %s not as its unwind rows say")                                     \
-	X(FAULT, "stack memory of %s unreadable")                                                  \
-	X(NO_MAPPING, "return address of %s outside every mapping")                                \
+	X(NOT_BUILT, "unwind rows not built yet for %s")                                           \
+	X(UNSUPPORTED, "unsupported unwind rule in %s")                                            \
+	X(INTERRUPTED, "interrupted between calls in %s")                                          \
+	X(BAD_FRAME, "stack not as the unwind rows say in %s")                                     \
+	X(FAULT, "unreadable stack memory in %s")                                                  \
+	X(NO_MAPPING, "return address outside every mapping in %s")                                \
 	X(DEPTH, "more than 512 frames")
 
 enum stack_stop {

@@ -54,6 +54,7 @@ struct unwind_row {
 #define UNWIND_BUILT	1u /* the loader is done with the image, even if it has no rows */
 #define UNWIND_ALL_ROWS 2u /* rows for every instruction, not only for call sites */
 #define UNWIND_WANT_ALL 4u /* set by the walker: it was interrupted between call sites here */
+#define UNWIND_WANTED	8u /* set by the walker: it came through here and there was no table */
 
 /* Rules of all images of a session. 434 files of Debian 12 need some 2,000. */
 #define UNWIND_MAX_RULES 32768

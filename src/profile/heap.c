@@ -75,6 +75,7 @@ static int read_frames(struct heap *heap, struct heap_stack *stack)
 		count += chunk.count;
 		stack->serial = chunk.serial;
 		stack->stop = chunk.stop;
+		stack->guessed = chunk.flags & STACK_GUESSED;
 		id = chunk.parent;
 	}
 	if (!count)

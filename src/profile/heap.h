@@ -25,6 +25,7 @@ struct heap_stack {
 	size_t count;
 	uint32_t serial; /* of the process if a frame is a raw address */
 	enum stack_stop stop;
+	bool guessed; /* a step went by frame pointer through code without rows */
 	bool lost; /* no frames: the stack could not be stored or read */
 	UT_hash_handle hh;
 };

@@ -359,6 +359,8 @@ void snapshot_coverage(const struct heap *heap, uint64_t sample_bytes,
 			ret->lost_bytes += bytes;
 		else
 			ret->stop_bytes[site->stack->stop] += bytes;
+		if (site->stack->guessed && site->stack->stop == STOP_END)
+			ret->guessed_bytes += bytes;
 	}
 	ret->inuse_error =
 		sample_bytes * sqrt(ldexp(variance > 0 ? variance : 0, -WEIGHT_VARIANCE_SHIFT));
@@ -367,6 +369,46 @@ void snapshot_coverage(const struct heap *heap, uint64_t sample_bytes,
 static double percent(double part, double whole)
 {
 	return whole > 0 ? 100 * part / whole : 0;
+}
+
+/* A reason without the place for an image's name: "no unwind rows" from "no unwind rows in %s". */
+static void describe_stop(enum stack_stop stop, char *text, size_t size)
+{
+	const char *place = strstr(stop_texts[stop], " in %s");
+
+	if (!place)
+		place = strstr(stop_texts[stop], " for %s");
+	snprintf(text, size, "%.*s", place ? (int)(place - stop_texts[stop]) : (int)size,
+		 stop_texts[stop]);
+}
+
+void snapshot_describe_stacks(const struct snapshot_coverage *coverage, char *text, size_t size)
+{
+	double whole = coverage->alloc_bytes;
+	char reason[128];
+	size_t used;
+
+	snprintf(text, size, "%.2f %% of alloc_space complete",
+		 percent(coverage->stop_bytes[STOP_END], whole));
+	if (coverage->guessed_bytes > 0) {
+		used = strlen(text);
+		snprintf(text + used, size - used,
+			 " (%.2f %% by frame pointers through code without rows)",
+			 percent(coverage->guessed_bytes, whole));
+	}
+	for (int stop = STOP_END + 1; stop < STOP_COUNT; stop++) {
+		if (coverage->stop_bytes[stop] <= 0)
+			continue;
+		describe_stop(stop, reason, sizeof(reason));
+		used = strlen(text);
+		snprintf(text + used, size - used, ", %.2f %% cut: %s",
+			 percent(coverage->stop_bytes[stop], whole), reason);
+	}
+	if (coverage->lost_bytes > 0) {
+		used = strlen(text);
+		snprintf(text + used, size - used, ", %.2f %% lost",
+			 percent(coverage->lost_bytes, whole));
+	}
 }
 
 static void add_comments(struct builder *builder)
@@ -384,6 +426,7 @@ static void add_comments(struct builder *builder)
 	const struct snapshot_input *input = builder->input;
 	struct profile *profile = builder->profile;
 	struct snapshot_coverage coverage;
+	char stacks[512];
 	bool any = false;
 
 	snapshot_coverage(input->heap, input->sample_bytes, &coverage);
@@ -399,22 +442,8 @@ static void add_comments(struct builder *builder)
 			    "standard error %.0f (%.2f %%)",
 			    input->sample_bytes, coverage.inuse_bytes, coverage.inuse_error,
 			    percent(coverage.inuse_error, coverage.inuse_bytes));
-	add_comment(profile, "stacks: %.2f %% of alloc_space complete",
-		    percent(coverage.stop_bytes[STOP_END], coverage.alloc_bytes));
-	for (int stop = 0; stop < STOP_COUNT; stop++) {
-		const char *place = strstr(stop_texts[stop], "%s");
-
-		if (stop == STOP_END || coverage.stop_bytes[stop] <= 0)
-			continue;
-		if (place)
-			add_comment(profile, "stacks: %.2f %% cut: %.*sthe last image%s",
-				    percent(coverage.stop_bytes[stop], coverage.alloc_bytes),
-				    (int)(place - stop_texts[stop]), stop_texts[stop], place + 2);
-		else
-			add_comment(profile, "stacks: %.2f %% cut: %s",
-				    percent(coverage.stop_bytes[stop], coverage.alloc_bytes),
-				    stop_texts[stop]);
-	}
+	snapshot_describe_stacks(&coverage, stacks, sizeof(stacks));
+	add_comment(profile, "stacks: %s", stacks);
 	for (int loss = 0; loss < LOSS_COUNT; loss++) {
 		if (!input->losses[loss].count)
 			continue;

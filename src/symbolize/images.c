@@ -206,6 +206,27 @@ void images_locate(struct images *images, const struct maps *maps)
 	}
 }
 
+static bool is_mapped(const struct image_entry *entry, const struct maps *maps)
+{
+	for (size_t i = 0; i < maps->count; i++) {
+		if (maps->entries[i].executable && !strcmp(maps->entries[i].path, entry->path))
+			return true;
+	}
+	return false;
+}
+
+void images_find_gone(const struct images *images, const struct maps *maps,
+		      void (*gone)(void *arg, uint32_t id), void *arg)
+{
+	for (size_t id = 0; id < images->id_count; id++) {
+		const struct image_entry *entry = images->by_id[id];
+
+		/* An entry without an image has only the last part of its path. */
+		if (entry && entry->image && entry->located && !is_mapped(entry, maps))
+			gone(arg, id);
+	}
+}
+
 bool images_all_located(const struct images *images)
 {
 	for (size_t id = 0; id < images->id_count; id++) {

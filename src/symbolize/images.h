@@ -28,6 +28,11 @@ struct image_entry {
 	bool located; /* the mapping is a target's, not made up */
 };
 
+/* Calls gone() for every located image that a process no longer maps as code. */
+void images_find_gone(const struct images *images, const struct maps *maps,
+		      void (*gone)(void *arg, uint32_t id), void *arg);
+
+
 int images_new(struct images **ret);
 void images_free(struct images *images);
 DEFINE_CLEANUP(images, struct images *, images_free)

@@ -24,6 +24,7 @@ struct known_table {
 	} key;
 	int fd; /* -1: the image has no rows */
 	uint32_t flags;
+	uint32_t users; /* images that it is published for */
 	UT_hash_handle hh;
 };
 
@@ -37,6 +38,7 @@ struct request {
 struct tables {
 	struct upload *upload;
 	struct known_table *known;
+	struct known_table *published[UNWIND_MAX_IMAGES]; /* by image id */
 	struct tables_stats stats;
 	pthread_mutex_t build; /* one build at a time; guards the above */
 	pthread_mutex_t queue; /* guards the below */
@@ -191,15 +193,42 @@ static int find_table(struct tables *tables, struct image *image, bool all,
 	return 0;
 }
 
-static int build(struct tables *tables, uint32_t id, struct image *image, bool all)
+/* An image no longer uses its table; the last user's is given up. */
+static void unpublish(struct tables *tables, uint32_t id)
+{
+	struct known_table *table = tables->published[id];
+
+	tables->published[id] = NULL;
+	if (!table || --table->users)
+		return;
+	HASH_DEL(tables->known, table);
+	if (table->fd >= 0)
+		close(table->fd);
+	free(table);
+}
+
+static int publish(struct tables *tables, uint32_t id, struct image *image, bool all)
 {
 	struct known_table *table;
 	int err;
 
-	pthread_mutex_lock(&tables->build);
 	err = find_table(tables, image, all, &table);
-	if (!err)
-		err = upload_publish(tables->upload, id, table->fd, table->flags);
+	if (err)
+		return err;
+	table->users++;
+	unpublish(tables, id);
+	tables->published[id] = table;
+	return upload_publish(tables->upload, id, table->fd, table->flags);
+}
+
+static int build(struct tables *tables, uint32_t id, struct image *image, bool all)
+{
+	int err;
+
+	if (id >= UNWIND_MAX_IMAGES)
+		return -EINVAL;
+	pthread_mutex_lock(&tables->build);
+	err = publish(tables, id, image, all);
 	if (err) {
 		tables->stats.failed++;
 		/* Nothing more will come: its code has no rows. */
@@ -274,6 +303,20 @@ int tables_request(struct tables *tables, uint32_t id, struct image *image, bool
 	if (err)
 		request_free(request);
 	return err;
+}
+
+void tables_evict(struct tables *tables, uint32_t id)
+{
+	if (id >= UNWIND_MAX_IMAGES)
+		return;
+	pthread_mutex_lock(&tables->build);
+	if (tables->published[id]) {
+		upload_withdraw(tables->upload, id);
+		unpublish(tables, id);
+		tables->stats.evicted++;
+	}
+	pthread_mutex_unlock(&tables->build);
+	tables->requested[id] = 0;
 }
 
 void tables_read_stats(struct tables *tables, struct tables_stats *ret)

@@ -19,6 +19,7 @@ struct tables_stats {
 	size_t shared;	/* that took an equal image's table */
 	size_t rows;
 	size_t dropped_fdes;
+	size_t evicted;
 	size_t failed; /* could not be built or published */
 	uint64_t build_ns;
 };
@@ -37,6 +38,9 @@ int tables_build(struct tables *tables, uint32_t id, struct image *image);
  * Asking again for the same does nothing.
  */
 int tables_request(struct tables *tables, uint32_t id, struct image *image, bool all);
+
+/* No target maps the image any more: its table goes away, and can be requested again. */
+void tables_evict(struct tables *tables, uint32_t id);
 
 void tables_read_stats(struct tables *tables, struct tables_stats *ret);
 

@@ -371,9 +371,9 @@ void signals(int rounds)
 	raised("raise_altstack");
 	install(SIGALRM, SA_ONSTACK);
 	for (int i = 0; i < rounds; i++)
-		busy("busy_early", 1000 + i % 50 * 20);
+		busy("busy_early", 300 + i % 50 * 20);
 	for (int i = 0; i < late_rounds; i++)
-		busy("busy", 1000 + i * 50);
+		busy("busy", 300 + i * 50);
 	blocked();
 }
 
