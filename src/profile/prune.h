@@ -18,7 +18,7 @@ struct prune;
 
 /*
  * Prepares the expressions of a profile, which must outlive the result. Profiles are foreign: an
- * expression that is not valid, or could take regcomp() without end, prunes nothing, as in pprof.
+ * expression that is not valid prunes nothing, as in pprof; see pattern.h for what is understood.
  * Errors: -ENOMEM.
  */
 int prune_new(const struct profile *profile, struct prune **ret);
