@@ -19,6 +19,7 @@ enum {
 	OPTION_TEXT,
 	OPTION_FOLDED,
 	OPTION_SAMPLE_INDEX,
+	OPTION_FULL_NAMES,
 };
 
 struct report_args {
@@ -26,12 +27,15 @@ struct report_args {
 	const char *base_path;
 	const char *format;
 	const char *sample_index;
+	bool full_names;
 };
 
 static const struct argp_option report_options[] = {
 	{"base", OPTION_BASE, "FILE", 0, "Show the difference to this profile", 0},
 	{"text", OPTION_TEXT, NULL, 0, "A table of functions (default)", 0},
 	{"folded", OPTION_FOLDED, NULL, 0, "One line per stack, for flame graphs", 0},
+	{"full-names", OPTION_FULL_NAMES, NULL, 0,
+	 "C++ names with their parameters and template arguments", 0},
 	{"sample-index", OPTION_SAMPLE_INDEX, "TYPE", 0,
 	 "What to show, by name or number: inuse_space, inuse_objects, alloc_space, alloc_objects",
 	 0},
@@ -51,6 +55,9 @@ static error_t report_option(int key, char *arg, struct argp_state *state)
 		if (args->format)
 			argp_error(state, "give one of --text and --folded");
 		args->format = key == OPTION_TEXT ? "text" : "folded";
+		return 0;
+	case OPTION_FULL_NAMES:
+		args->full_names = true;
 		return 0;
 	case OPTION_SAMPLE_INDEX:
 		args->sample_index = arg;
@@ -160,7 +167,7 @@ static int subtract_base(struct profile *profile, const struct report_args *args
 static int render(const struct profile *profile, const struct report_args *args)
 {
 	const struct output_format *format = output_find(args->format ? args->format : "text");
-	struct output_options options;
+	struct output_options options = {.full_names = args->full_names};
 	int err;
 
 	err = find_sample_type(profile, args, &options.sample_index);

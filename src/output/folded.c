@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "output/buffer.h"
+#include "output/shorten.h"
 #include "profile/intern.h"
 #include "profile/prune.h"
 #include "util/cleanup.h"
@@ -22,6 +23,7 @@ struct stack_line {
 
 struct folded {
 	const struct profile *profile;
+	bool full_names;
 	struct prune *prune;
 	struct intern *frames;	  /* the frames of a location, by location id - 1 */
 	uint32_t *frames_of;	  /* location id - 1 -> number in frames */
@@ -73,12 +75,22 @@ static void put_place(struct folded *f, const struct profile_location *location)
 static void put_frame(struct folded *f, const struct profile_location *location,
 		      const struct profile_line *line)
 {
-	uint32_t name = f->profile->functions[line->function - 1].name;
+	const struct profile_function *function = &f->profile->functions[line->function - 1];
+	const char *name = f->profile->strings[function->name];
+	_cleanup_free_ char *shorter = NULL;
 
-	if (name)
-		put_name(&f->buffer, f->profile->strings[name]);
-	else
+	if (!function->name) {
 		put_place(f, location);
+		return;
+	}
+	if (!f->full_names) {
+		shorter = malloc(strlen(name) + 1);
+		if (!shorter)
+			f->buffer.err = -ENOMEM;
+		else
+			shorten_name(name, f->profile->strings[function->system_name], shorter);
+	}
+	put_name(&f->buffer, shorter ? shorter : name);
 }
 
 /* Interns the buffer's contents and empties it. */
@@ -161,7 +173,8 @@ static int fold(struct folded *f, size_t sample_index)
 
 int folded_write(const struct profile *profile, const struct output_options *options, FILE *file)
 {
-	struct folded f __attribute__((cleanup(folded_fini))) = {.profile = profile};
+	struct folded f __attribute__((cleanup(folded_fini))) = {.profile = profile,
+								 .full_names = options->full_names};
 	size_t count;
 	int err;
 

@@ -9,6 +9,7 @@
 
 struct output_options {
 	size_t sample_index; /* the sample type shown by the text forms */
+	bool full_names;     /* C++ names with their parameters and template arguments */
 };
 
 struct output_format {

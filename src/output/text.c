@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "output/number.h"
+#include "output/shorten.h"
 #include "profile/intern.h"
 #include "profile/prune.h"
 #include "util/cleanup.h"
@@ -43,6 +44,7 @@ struct call {
 struct table {
 	const struct profile *profile;
 	size_t sample_index;
+	bool full_names;
 	struct prune *prune;
 	struct intern *names; /* keys of rows; numbers are indexes of rows */
 	struct row *rows;
@@ -93,13 +95,23 @@ static int row_number(struct table *t, const struct profile_location *location,
 	char *key _cleanup_free_ = NULL;
 	int is_new;
 
-	if (name)
+	if (name && !t->full_names) {
+		const struct profile_function *function = &profile->functions[line->function - 1];
+
+		key = malloc(strlen(profile->strings[name]) + 1);
+		if (!key)
+			return -ENOMEM;
+		shorten_name(profile->strings[name], profile->strings[function->system_name], key);
+		is_new = intern_add(t->names, key, strlen(key), ret);
+	} else if (name) {
 		is_new = intern_add(t->names, profile->strings[name],
 				    strlen(profile->strings[name]), ret);
-	else if (asprintf(&key, "%c%s", NAMELESS, profile->strings[filename]) >= 0)
+	} else if (asprintf(&key, "%c%s", NAMELESS, profile->strings[filename]) >= 0) {
 		is_new = intern_add(t->names, key, strlen(key), ret);
-	else
-		key = NULL, is_new = -ENOMEM;
+	} else {
+		key = NULL;
+		is_new = -ENOMEM;
+	}
 	return is_new < 0 ? is_new : 0;
 }
 
@@ -371,13 +383,15 @@ static void print_head(const struct table *t, FILE *file)
 	fprintf(file, "%10s %5s%% %5s%% %10s %5s%%\n", "flat", "flat", "sum", "cum", "cum");
 }
 
-static int table_init(struct table *t, const struct profile *profile, size_t sample_index)
+static int table_init(struct table *t, const struct profile *profile,
+		      const struct output_options *options)
 {
 	int err;
 
 	t->profile = profile;
-	t->sample_index = sample_index;
-	t->unit = profile->strings[profile->sample_types[sample_index].unit];
+	t->sample_index = options->sample_index;
+	t->full_names = options->full_names;
+	t->unit = profile->strings[profile->sample_types[t->sample_index].unit];
 	if (intern_new(&t->names) < 0 || intern_new(&t->call_keys) < 0)
 		return -ENOMEM;
 	err = prune_new(profile, &t->prune);
@@ -401,7 +415,7 @@ int text_write(const struct profile *profile, const struct output_options *optio
 		return profile->err;
 	if (options->sample_index >= profile->sample_type_count)
 		return -EINVAL;
-	err = table_init(&t, profile, options->sample_index);
+	err = table_init(&t, profile, options);
 	if (err)
 		return err;
 	qsort(t.rows, t.row_count, sizeof(t.rows[0]), row_compare);

@@ -26,7 +26,7 @@ struct heap_stack {
 	uint32_t serial; /* of the process if a frame is a raw address */
 	enum stack_stop stop;
 	bool guessed; /* a step went by frame pointer through code without rows */
-	bool lost; /* no frames: the stack could not be stored or read */
+	bool lost;    /* no frames: the stack could not be stored or read */
 	UT_hash_handle hh;
 };
 

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "profile/id_map.h"
 #include "profile/input.h"
 #include "util/cleanup.h"
 #include "util/cursor.h"
@@ -46,18 +47,6 @@ struct field {
 
 struct array {
 	uint64_t *items;
-	size_t count;
-	size_t capacity;
-};
-
-/* An id of the file and the one that the profile gave. */
-struct id_pair {
-	uint64_t foreign;
-	uint32_t own;
-};
-
-struct id_map {
-	struct id_pair *pairs; /* by foreign id, once sorted */
 	size_t count;
 	size_t capacity;
 };
@@ -110,46 +99,18 @@ static void array_add(struct reader *r, struct array *array, uint64_t item)
 		array->items[array->count++] = item;
 }
 
-static void id_map_add(struct reader *r, struct id_map *map, uint64_t foreign, uint32_t own)
+/* Notes an id of the file; 0 and an id given twice are errors, the latter found by id_map_sort().
+ */
+static void id_add(struct reader *r, struct id_map *map, uint64_t foreign, uint32_t own)
 {
-	if (!foreign) {
-		bad(r);
-		return;
-	}
-	if (reserve(r, &map->pairs, map->count, &map->capacity, sizeof(map->pairs[0])))
-		map->pairs[map->count++] = (struct id_pair){.foreign = foreign, .own = own};
+	if (!r->err)
+		r->err = id_map_add(map, foreign, own);
 }
 
-static int id_pair_compare(const void *a, const void *b)
+static void id_sort(struct reader *r, struct id_map *map)
 {
-	const struct id_pair *left = a, *right = b;
-
-	return (left->foreign > right->foreign) - (left->foreign < right->foreign);
-}
-
-static void id_map_sort(struct reader *r, struct id_map *map)
-{
-	if (map->count)
-		qsort(map->pairs, map->count, sizeof(map->pairs[0]), id_pair_compare);
-	for (size_t i = 1; i < map->count; i++) {
-		if (map->pairs[i - 1].foreign == map->pairs[i].foreign)
-			bad(r);
-	}
-}
-
-/* 0 if there is none. */
-static uint32_t id_map_find(const struct id_map *map, uint64_t foreign)
-{
-	struct id_pair key = {.foreign = foreign};
-	const struct id_pair *pair;
-
-	/* Most writers count ids from 1. */
-	if (foreign - 1 < map->count && map->pairs[foreign - 1].foreign == foreign)
-		return map->pairs[foreign - 1].own;
-	if (!map->count)
-		return 0;
-	pair = bsearch(&key, map->pairs, map->count, sizeof(key), id_pair_compare);
-	return pair ? pair->own : 0;
+	if (!r->err)
+		r->err = id_map_sort(map);
 }
 
 /* The next field of a message; false at its end or at an error. */
@@ -314,7 +275,7 @@ static void read_mapping(struct reader *r, const struct field *field)
 		}
 	}
 	if (!r->err)
-		id_map_add(r, &r->mappings, id, profile_add_mapping(r->profile, &mapping));
+		id_add(r, &r->mappings, id, profile_add_mapping(r->profile, &mapping));
 }
 
 static void read_function(struct reader *r, const struct field *field)
@@ -344,7 +305,7 @@ static void read_function(struct reader *r, const struct field *field)
 		}
 	}
 	if (!r->err)
-		id_map_add(r, &r->functions, id, profile_add_function(r->profile, &function));
+		id_add(r, &r->functions, id, profile_add_function(r->profile, &function));
 }
 
 static struct profile_line read_line(struct reader *r, const struct field *field)
@@ -392,9 +353,8 @@ static void read_location(struct reader *r, const struct field *field)
 		}
 	}
 	if (!r->err)
-		id_map_add(
-			r, &r->locations, id,
-			profile_add_location(r->profile, mapping, address, r->lines, line_count));
+		id_add(r, &r->locations, id,
+		       profile_add_location(r->profile, mapping, address, r->lines, line_count));
 }
 
 static struct profile_label read_label(struct reader *r, const struct field *field)
@@ -585,10 +545,10 @@ static int parse_raw(const void *data, size_t size, struct profile **ret)
 	if (!r.strings.count)
 		bad(&r);
 	walk(&r, read_code);
-	id_map_sort(&r, &r.mappings);
-	id_map_sort(&r, &r.functions);
+	id_sort(&r, &r.mappings);
+	id_sort(&r, &r.functions);
 	walk(&r, read_locations);
-	id_map_sort(&r, &r.locations);
+	id_sort(&r, &r.locations);
 	walk(&r, read_samples);
 	if (r.err)
 		return r.err;

@@ -34,7 +34,8 @@ struct snapshot_input {
 struct snapshot_coverage {
 	double alloc_bytes;
 	double stop_bytes[STOP_COUNT];
-	double guessed_bytes; /* of the complete ones: with a frame-pointer step through such code */
+	double guessed_bytes; /* of the complete ones: with a frame-pointer step through such code
+			       */
 	double lost_bytes;
 	double inuse_bytes;
 	double inuse_error; /* standard error of inuse_bytes */
