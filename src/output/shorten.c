@@ -35,7 +35,6 @@ static bool begins_operator(const char *name, const char *at)
 
 void shorten_name(const char *name, const char *system_name, char *out)
 {
-	const char *start = out;
 	int angles = 0, parens = 0;
 	bool named_operator = false;
 	char *end = out;
@@ -70,15 +69,15 @@ void shorten_name(const char *name, const char *system_name, char *out)
 			parens++;
 		} else if (*c == ')' && !angles && parens) {
 			parens--;
+		} else if (outside && *c == ' ' && c > name && c[-1] == ')') {
+			/* " const" and the like, or " [clone .cold]" */
+			break;
 		} else if (outside && *c == ' ' && !named_operator) {
-			/* Either a return type stood before, or " const" and the like follow. */
-			if (c > name && (c[-1] == ')' || end == start))
-				break;
 			if (!strncmp(c, " [clone", 7))
 				break;
-			if (c[1] == '<')
-				continue;
-			end = out;
+			/* A return type stood before, unless a template's arguments follow. */
+			if (c[1] != '<')
+				end = out;
 		} else if (outside) {
 			*end++ = *c;
 		}
