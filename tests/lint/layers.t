@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 # Dependencies point one way, and libbpf is known to few files.
 set -u
+# The checks at the end of pipes count in this shell.
+shopt -s lastpipe
 status=0
 count=0
 
