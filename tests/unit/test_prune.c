@@ -138,8 +138,8 @@ static void test_patterns(void **state)
 		{"^(a*)*(|b)+$", "aab", "ba"},
 	};
 	static const char *const invalid[] = {
-		"(", ")",   "a)",  "[a",    "[",     "[b-a]",	"\\",	  "\\1",   "\\y",
-		"*", "a**", "a|*", "(?i)a", "(?P<a", "a{1001}", "a{3,2}", "\\xg1", "[\\d-z]",
+		"(",   ")",   "a)", "[a",  "[",	  "[b-a]", "\\",
+		"\\1", "\\y", "*",  "a**", "a|*", "(?P<a", "a{3,2}",
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -170,8 +170,21 @@ static void test_hard_patterns(void **state)
 	memset(deep, '(', sizeof(deep));
 	deep[sizeof(deep) - 1] = '\0';
 	assert_int_equal(pattern_new(deep, &pattern), -EINVAL);
-	memset(deep, 'a', sizeof(deep) - 1);
-	assert_int_equal(pattern_new(deep, &pattern), -EINVAL);
+}
+
+/* A pattern that exceeds its bound again and again is given up, so that a profile cannot hang us.
+ */
+static void test_given_up_patterns(void **state)
+{
+	struct pattern *pattern CLEANUP(pattern) = NULL;
+	char text[10000];
+
+	memset(text, 'a', sizeof(text));
+	assert_int_equal(pattern_new("^(b|(a+)+c)$", &pattern), 0);
+	assert_true(pattern_matches(pattern, "b", 1));
+	for (int i = 0; i < 100; i++)
+		assert_false(pattern_matches(pattern, text, sizeof(text)));
+	assert_false(pattern_matches(pattern, "b", 1));
 }
 
 static void test_bad_expressions(void **state)
@@ -194,6 +207,7 @@ int main(void)
 		cmocka_unit_test(test_go_groups),
 		cmocka_unit_test(test_patterns),
 		cmocka_unit_test(test_hard_patterns),
+		cmocka_unit_test(test_given_up_patterns),
 		cmocka_unit_test(test_bad_expressions),
 	};
 
