@@ -36,6 +36,7 @@ BUILD_PACKAGES := gcc make clang llvm bpftool libbpf-dev libelf-dev libdw-dev li
 	libiberty-dev libpcre2-dev libzydis-dev uthash-dev linux-libc-dev
 CHECK_PACKAGES := libcmocka-dev bats perl procps python3 g++ golang-go redis-server redis-tools sqlite3 \
 	binutils util-linux jq shellcheck clang-format libclang-rt-14-dev nginx
+KERNEL_PACKAGES := qemu-system-x86 busybox-static cpio
 BENCH_PACKAGES := google-perftools libgoogle-perftools4 libjemalloc2 heaptrack
 
 # ------------------------------------------------------------------ flags
@@ -128,7 +129,7 @@ $(OUTPUT)/workloads/%: tests/workloads/%.cc
 workloads: $(WORKLOADS)
 
 .PHONY: check
-check: deps-check ## install what is missing, build, run every test (root)
+check: deps-check $(if $(KERNELS),deps-kernels) ## install what is missing, build, run every test (root); KERNELS=1 also on older kernels
 	$(Q)$(MAKE) --no-print-directory check-all
 
 # One run of prove over everything, so that one summary line closes it.
@@ -137,7 +138,7 @@ check-all: all workloads $(UNIT_TESTS) $(REPLAYS)
 	$(Q)$(MAKE) --no-print-directory WERROR=1 CC=gcc OUTPUT=$(OUTPUT)/gcc all
 	$(Q)$(MAKE) --no-print-directory WERROR=1 CC=clang OUTPUT=$(OUTPUT)/clang all
 	$(Q)BUILD=$(OUTPUT) prove --exec tests/run-test tests/lint/*.t $(UNIT_TESTS) $(REPLAYS) \
-		$(wildcard tests/e2e/*.bats)
+		$(wildcard tests/e2e/*.bats) $(if $(KERNELS),tests/kernels/run.bash)
 
 .PHONY: check-unit
 check-unit: $(UNIT_TESTS) $(REPLAYS) ## unit tests and fuzz corpora alone: no root, seconds
@@ -146,6 +147,11 @@ check-unit: $(UNIT_TESTS) $(REPLAYS) ## unit tests and fuzz corpora alone: no ro
 .PHONY: check-e2e
 check-e2e: all workloads ## end-to-end tests alone (root); E2E=name.bats picks one
 	$(Q)BUILD=$(OUTPUT) prove --exec tests/run-test $(if $(E2E),tests/e2e/$(E2E),tests/e2e/*.bats)
+
+.PHONY: check-kernels
+check-kernels: deps-kernels ## the main tests on Debian's 6.1 and 6.12 kernels under QEMU (root)
+	$(Q)$(MAKE) --no-print-directory all workloads
+	$(Q)BUILD=$(OUTPUT) prove --exec tests/run-test tests/kernels/run.bash
 
 .PHONY: fuzz
 fuzz: | $(OUTPUT) ## fuzz one parser with libFuzzer: make fuzz T=pprof SECONDS=60
@@ -199,7 +205,7 @@ define install_packages
 	}
 endef
 
-.PHONY: deps deps-demo deps-check deps-bench
+.PHONY: deps deps-demo deps-check deps-kernels deps-bench
 deps: | $(OUTPUT) ## install the Debian packages a build needs, if missing (root)
 	$(call install_packages,$(BUILD_PACKAGES))
 
@@ -208,6 +214,9 @@ deps-demo: | $(OUTPUT)
 
 deps-check: | $(OUTPUT)
 	$(call install_packages,$(BUILD_PACKAGES) $(CHECK_PACKAGES))
+
+deps-kernels: | $(OUTPUT)
+	$(call install_packages,$(BUILD_PACKAGES) $(KERNEL_PACKAGES) binutils procps util-linux)
 
 deps-bench: | $(OUTPUT)
 	$(call install_packages,$(BUILD_PACKAGES) $(BENCH_PACKAGES) g++)

@@ -201,28 +201,29 @@ static __always_inline void alloc_record(__u64 pc, __u64 sp, __u64 bp, __u32 ser
 __noinline int alloc_returned(__u64 address, __u64 pc, __u64 sp, __u64 bp)
 {
 	__u32 serial = process_serial();
-	struct pending call;
+	struct pending *call;
 
 	if (!serial)
 		return 0;
 	/* The return has popped the return address. */
-	if (!pending_pop(serial, sp - 8, &call)) {
+	call = pending_pop(serial, sp - 8);
+	if (!call) {
 		/* Elsewhere this is the return of an allocation that was not picked. */
 		if (settings.session)
 			loss_add(LOSS_RETURN_UNMATCHED, 0);
 		return 0;
 	}
-	if (call.out) {
+	if (call->out) {
 		/* posix_memalign returns 0 or an error number, and an int at that. */
 		if ((__u32)address)
 			return 0;
-		if (bpf_probe_read_user(&address, sizeof(address), (void *)call.out)) {
-			loss_add(LOSS_OUT_FAULT, call.weight.bytes);
+		if (bpf_probe_read_user(&address, sizeof(address), (void *)call->out)) {
+			loss_add(LOSS_OUT_FAULT, call->weight.bytes);
 			return 0;
 		}
 	}
 	if (address)
-		alloc_record(pc, sp, bp, serial, address, &call.weight);
+		alloc_record(pc, sp, bp, serial, address, &call->weight);
 	return 0;
 }
 
@@ -274,27 +275,28 @@ static __always_inline int realloc_entered(struct pt_regs *ctx)
 __noinline int realloc_returned(__u64 address, __u64 pc, __u64 sp, __u64 bp)
 {
 	__u32 serial = process_serial();
-	struct pending call;
+	struct pending *call;
 
 	if (!serial)
 		return 0;
-	if (!pending_pop(serial, sp - 8, &call)) {
+	call = pending_pop(serial, sp - 8);
+	if (!call) {
 		if (settings.session)
 			loss_add(LOSS_RETURN_UNMATCHED, 0);
 		return 0;
 	}
 	/* realloc(p, 0) that returns NULL has freed p; any other NULL is a failure that keeps it.
 	 */
-	if (!address && call.size) {
-		pending_drop(serial, &call);
+	if (!address && call->size) {
+		pending_drop(serial, call);
 		return 0;
 	}
-	if (call.has_old) {
-		live_forget(call.old_address);
-		site_freed(serial, &call.old);
+	if (call->has_old) {
+		live_forget(call->old_address);
+		site_freed(serial, &call->old);
 	}
-	if (address && call.picked)
-		alloc_record(pc, sp, bp, serial, address, &call.weight);
+	if (address && call->picked)
+		alloc_record(pc, sp, bp, serial, address, &call->weight);
 	return 0;
 }
 

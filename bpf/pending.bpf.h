@@ -66,22 +66,26 @@ lost:
 	return NULL;
 }
 
-/* Copies the entry of the call that returned with its return address at sp, and removes it. */
-static __always_inline bool pending_pop(__u32 serial, __u64 sp, struct pending *ret)
+/*
+ * Removes the entry of the call that returned with its return address at sp, and returns it; it
+ * stays as it is until this thread's next call. No copy: 6.1 rounds every frame up to 32 bytes, and
+ * realloc's return with the walk below it would not fit the 512 bytes of stack.
+ */
+static __always_inline struct pending *pending_pop(__u32 serial, __u64 sp)
 {
 	struct pending_calls *calls = pending_get(0);
 	__u32 last;
 
 	if (!calls)
-		return false;
+		return NULL;
 	/* Entries below sp belong to calls that never returned. */
 	pending_unwind(calls, serial, sp - 1);
-	last = calls->count - 1;
+	/* Read back: a value the verifier knows it would follow, each one by itself, through the walk. */
+	last = *(volatile __u32 *)&calls->count - 1;
 	if (last >= PENDING_MAX || calls->calls[last].sp != sp)
-		return false;
-	*ret = calls->calls[last];
+		return NULL;
 	calls->count = last;
-	return true;
+	return &calls->calls[last];
 }
 
 /*

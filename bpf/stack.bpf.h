@@ -62,6 +62,7 @@ struct walk {
 	struct stack_chunk chunk;	/* being built */
 	__u64 parent;			/* id of the chunk interned last */
 	__u32 interned;			/* frames interned so far, from the root */
+	__u32 slot; /* of `walks` that this is */
 	__u32 busy;
 };
 
@@ -308,10 +309,13 @@ static __always_inline __u64 hash_step(__u64 hash, __u64 word)
 	return hash ^ hash >> 29;
 }
 
-/* Interns the next chunk, from the root. Returns 0 to go on, 1 when done or failed (parent is 0).
+/*
+ * Interns the next chunk, from the root. Returns 0 to go on, 1 when done or failed (parent is 0).
+ * Takes the slot and not its address: 6.1 accepts no argument of a global function as a map's value.
  */
-__noinline int walk_intern(struct walk *walk)
+__noinline int walk_intern(__u32 slot)
 {
+	struct walk *walk = bpf_map_lookup_elem(&walks, &slot);
 	struct stack_chunk *chunk;
 	__u32 count, first, i;
 	__u64 id;
@@ -361,8 +365,10 @@ static __always_inline struct walk *walk_take(void)
 		__u32 key = slot;
 
 		walk = bpf_map_lookup_elem(&walks, &key);
-		if (walk && !__sync_val_compare_and_swap(&walk->busy, 0, 1))
+		if (walk && !__sync_val_compare_and_swap(&walk->busy, 0, 1)) {
+			walk->slot = slot;
 			return walk;
+		}
 	}
 	return NULL;
 }
@@ -403,7 +409,7 @@ static __always_inline __u64 stack_capture(__u64 pc, __u64 sp, __u64 bp, __u32 s
 	walk->parent = 0;
 	walk->interned = 0;
 	for (i = 0; i < STACK_MAX_FRAMES / STACK_CHUNK_FRAMES; i++) {
-		if (walk_intern(walk))
+		if (walk_intern(walk->slot))
 			break;
 	}
 	id = walk->parent;

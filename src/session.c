@@ -110,6 +110,8 @@ static int update_images(struct session *session)
 	int err;
 
 	err = kernel_read_images(session->kernel, add_image, session);
+	if (!err)
+		err = symbolizer_refresh(session->symbolizer, target_pid(session->target));
 	if (err || (!session->images_changed && images_all_located(session->images)) ||
 	    maps_read(target_pid(session->target), &maps))
 		return err;
@@ -210,16 +212,19 @@ static int choose_mode(const struct session_options *options, enum attach_mode *
 		return log_error(0,
 				 "heaptap needs root to place probes and read other processes: run "
 				 "it with sudo");
-	*ret = options->mode;
-	if (options->mode != ATTACH_AUTO)
-		return 0;
 	err = attach_probe_mode(&best);
 	if (err)
 		return log_error(err,
 				 "this kernel lets no BPF program be attached to user code: it "
 				 "needs CONFIG_UPROBE_EVENTS and CONFIG_BPF_EVENTS");
-	*ret = best;
-	log_verbose("Attach mode: %s", attach_mode_name(best));
+	/* A kernel that has a mode has the ones after it too. */
+	if (options->mode != ATTACH_AUTO && options->mode < best)
+		return log_error(0,
+				 "this kernel has no attach mode '%s': leave --attach out, or use its "
+				 "best, '%s'",
+				 attach_mode_name(options->mode), attach_mode_name(best));
+	*ret = options->mode == ATTACH_AUTO ? best : options->mode;
+	log_verbose("Attach mode: %s", attach_mode_name(*ret));
 	return 0;
 }
 
@@ -388,11 +393,29 @@ static void report_losses(struct session *session)
 			 ldexp(coverage.inuse_bytes, -20), ldexp(coverage.inuse_error, -20));
 }
 
+static void log_symbols(struct session *session)
+{
+	struct symbolizer_stats stats;
+
+	symbolizer_read_stats(session->symbolizer, &stats);
+	log_verbose("Names: %zu of %zu frames, %zu with lines, in %" PRIu64
+		    " ms; %zu files, %.1f MB of symbol tables, %zu tables dropped; separate debug "
+		    "files: %zu used, %zu refused; %zu asked of servers in %zu ms%s; %zu malformed "
+		    "lines about JIT code",
+		    stats.named, stats.frames, stats.with_lines, stats.time_ns / 1000000,
+		    stats.images, ldexp(stats.symbol_bytes, -20), stats.forgotten,
+		    stats.debug_files, stats.debuginfo.refused, stats.debuginfo.downloads,
+		    stats.debuginfo.download_ns / 1000000,
+		    stats.debuginfo.servers_failed ? ", then given up" : "",
+		    stats.malformed_jit_lines);
+}
+
 static void report_end(struct session *session)
 {
 	const char *last = snapshots_last(session->snapshots);
 
 	report_losses(session);
+	log_symbols(session);
 	if (last)
 		log_info("%u snapshot%s written. To see the last: heaptap report %s\n"
 			 "or: go tool pprof -http=: %s",
@@ -415,6 +438,10 @@ static int start_target(struct session *session)
 	err = target_start(session->target);
 	if (err)
 		return err;
+	/* Now that the program runs: it may be gone before the first event. */
+	err = symbolizer_refresh(session->symbolizer, pid);
+	if (err)
+		return log_error(err, "read /proc/%d", pid);
 	session->process.serial = 1;
 	session->process.pid = pid;
 	snprintf(session->process.comm, sizeof(session->process.comm), "%s",
@@ -444,6 +471,11 @@ static void log_tables(struct session *session)
 static int open_session(struct session *session)
 {
 	const struct session_options *options = session->options;
+	const struct symbolizer_options symbolizer_options = {
+		.debug_dirs = options->debug_dirs,
+		.debug_dir_count = options->debug_dir_count,
+		.lines = !options->no_lines,
+	};
 	struct upload_maps maps;
 	enum attach_mode mode;
 	int err;
@@ -461,7 +493,7 @@ static int open_session(struct session *session)
 		return log_error(errno, "watch the target");
 	err = images_new(&session->images);
 	if (!err)
-		err = symbolizer_new(&session->symbolizer);
+		err = symbolizer_new(&symbolizer_options, &session->symbolizer);
 	if (!err)
 		err = heap_new(read_chunk, session, &session->heap);
 	if (err)

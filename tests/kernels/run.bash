@@ -21,7 +21,7 @@ declare -A PACKAGES=(
 SERIES=(6.1 6.12)
 [ $# -eq 0 ] || SERIES=("$@")
 
-# Seconds until a guest is taken for hung; it needs about a third of it.
+# Seconds until a guest is taken for hung; a healthy one takes some 300.
 WATCHDOG=${WATCHDOG:-1500}
 
 die() {
@@ -76,6 +76,15 @@ add() {
 	done
 }
 
+# The names of all BPF programs: functions in sections other than .text, as the kernel cuts them.
+list_programs() {
+	local object=$BUILD/heaptap.bpf.o text
+
+	text=$(readelf -SW "$object" | sed -nE 's/^ *\[ *([0-9]+)\] \.text .*/\1/p')
+	readelf -sW "$object" | awk -v text="$text" '
+		$4 == "FUNC" && $5 == "GLOBAL" && $7 != text { print substr($8, 1, 15) }'
+}
+
 build_initramfs() {
 	local root=$CACHE/root applet file
 
@@ -96,6 +105,7 @@ build_initramfs() {
 	for file in "$BUILD"/workloads/*; do
 		[ ! -x "$file" ] || add "$root" "$file" "/heaptap/build/workloads/${file##*/}"
 	done
+	list_programs >"$root/heaptap/programs"
 	${CC:-gcc} -O1 -Wall -Wextra -static tests/kernels/verified.c -o "$root/usr/bin/verified"
 	install -D -m 644 tests/e2e/helpers.bash "$root/heaptap/tests/e2e/helpers.bash"
 	install -D tests/kernels/guest.bash "$root/init"
@@ -121,6 +131,8 @@ passed() {
 
 check_tools
 mkdir -p "$CACHE"
+exec 9>"$CACHE/lock"
+flock -n 9 || die "another run uses $CACHE"
 build_initramfs
 
 guests=()

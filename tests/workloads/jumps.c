@@ -120,11 +120,14 @@ static void run_faults(void)
 	}
 }
 
+static atomic_int dying;
+
 static void *die_in_realloc(void *arg)
 {
 	const struct block *block = arg;
 
 	dies = true;
+	atomic_store(&dying, gettid());
 	opaque(realloc(opaque(block->ptr), 2 * block->size));
 	require(!"no fault");
 	return NULL;
@@ -141,6 +144,9 @@ static void run_deaths(void)
 		protect_header(&block, PROT_NONE);
 		require(pthread_create(&thread, NULL, die_in_realloc, &block) == 0);
 		require(pthread_join(thread, NULL) == 0);
+		/* Old kernels wake the joiner before they tell tracers of the exit: until it is gone. */
+		while (syscall(SYS_tgkill, getpid(), atomic_load(&dying), 0) == 0)
+			sched_yield();
 		protect_header(&block, PROT_READ | PROT_WRITE);
 		next = plain_malloc(50 + i);
 		if (i % 2)
