@@ -35,9 +35,10 @@ BUILD_PACKAGES := gcc make clang llvm bpftool libbpf-dev libelf-dev libdw-dev li
 	liblzma-dev zlib1g-dev \
 	libiberty-dev libpcre2-dev libzydis-dev uthash-dev linux-libc-dev
 CHECK_PACKAGES := libcmocka-dev bats perl procps python3 g++ golang-go redis-server redis-tools sqlite3 \
-	binutils util-linux jq shellcheck clang-format libclang-rt-14-dev nginx
+	binutils util-linux jq shellcheck clang-format libclang-rt-14-dev nginx \
+	nodejs postgresql musl-tools curl openssl bash xz-utils debuginfod strace
 KERNEL_PACKAGES := qemu-system-x86 busybox-static cpio
-BENCH_PACKAGES := google-perftools libgoogle-perftools4 libjemalloc2 heaptrack
+BENCH_PACKAGES := google-perftools libgoogle-perftools4 libjemalloc2 heaptrack jq procps
 
 # ------------------------------------------------------------------ flags
 
@@ -125,6 +126,8 @@ $(OUTPUT)/workloads/%: tests/workloads/%.cc
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -std=gnu++17 $(WORKLOAD_FLAGS) -MMD -MP -MF $@.d $< -o $@
 
+include tests/oracle/rules.mk
+
 .PHONY: workloads
 workloads: $(WORKLOADS)
 
@@ -134,10 +137,10 @@ check: deps-check $(if $(KERNELS),deps-kernels) ## install what is missing, buil
 
 # One run of prove over everything, so that one summary line closes it.
 .PHONY: check-all
-check-all: all workloads $(UNIT_TESTS) $(REPLAYS)
+check-all: all workloads oracles $(UNIT_TESTS) $(REPLAYS)
 	$(Q)$(MAKE) --no-print-directory WERROR=1 CC=gcc OUTPUT=$(OUTPUT)/gcc all
 	$(Q)$(MAKE) --no-print-directory WERROR=1 CC=clang OUTPUT=$(OUTPUT)/clang all
-	$(Q)BUILD=$(OUTPUT) prove --exec tests/run-test tests/lint/*.t $(UNIT_TESTS) $(REPLAYS) \
+	$(Q)BUILD=$(OUTPUT) prove --exec tests/run-test tests/lint/*.t tests/oracle/*.t $(UNIT_TESTS) $(REPLAYS) \
 		$(wildcard tests/e2e/*.bats) $(if $(KERNELS),tests/kernels/run.bash)
 
 .PHONY: check-unit
@@ -145,12 +148,12 @@ check-unit: $(UNIT_TESTS) $(REPLAYS) ## unit tests and fuzz corpora alone: no ro
 	$(Q)BUILD=$(OUTPUT) prove --exec tests/run-test $(UNIT_TESTS) $(REPLAYS)
 
 .PHONY: check-e2e
-check-e2e: all workloads ## end-to-end tests alone (root); E2E=name.bats picks one
+check-e2e: all workloads oracles ## end-to-end tests alone (root); E2E=name.bats picks one
 	$(Q)BUILD=$(OUTPUT) prove --exec tests/run-test $(if $(E2E),tests/e2e/$(E2E),tests/e2e/*.bats)
 
 .PHONY: check-kernels
 check-kernels: deps-kernels ## the main tests on Debian's 6.1 and 6.12 kernels under QEMU (root)
-	$(Q)$(MAKE) --no-print-directory all workloads
+	$(Q)$(MAKE) --no-print-directory all workloads oracles
 	$(Q)BUILD=$(OUTPUT) prove --exec tests/run-test tests/kernels/run.bash
 
 .PHONY: fuzz
@@ -170,13 +173,26 @@ demo: deps-demo ## install what is missing, build, profile a bundled program and
 
 .PHONY: bench
 bench: deps-bench ## cost of a malloc+free pair, heaptap beside its rivals (root)
-	$(Q)$(MAKE) --no-print-directory all $(OUTPUT)/bench/pair $(OUTPUT)/bench/floor
+	$(Q)$(MAKE) --no-print-directory all $(addprefix $(OUTPUT)/,bench/pair bench/floor bench/depth \
+		bench/verified oracle/rows_size)
 	$(Q)BUILD=$(OUTPUT) tests/bench/bench.sh
+	@echo
+	$(Q)BUILD=$(OUTPUT) tests/bench/unwind.bash
 
 $(OUTPUT)/bench/pair: tests/bench/pair.c
 	$(call msg,BENCH,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O2 -g -std=gnu17 -D_GNU_SOURCE -Wall -Wextra $< -pthread -o $@
+
+$(OUTPUT)/bench/depth: tests/bench/depth.c
+	$(call msg,BENCH,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O1 -g -std=gnu17 -D_GNU_SOURCE -Wall -Wextra $< -o $@
+
+$(OUTPUT)/bench/verified: tests/kernels/verified.c
+	$(call msg,BENCH,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O2 -std=gnu17 -D_GNU_SOURCE -Wall -Wextra $< -o $@
 
 $(OUTPUT)/bench/floor.bpf.o: tests/bench/floor.bpf.c
 	$(call msg,BPF,$@)

@@ -288,7 +288,7 @@ __noinline int realloc_returned(__u64 address, __u64 pc, __u64 sp, __u64 bp)
 	/* realloc(p, 0) that returns NULL has freed p; any other NULL is a failure that keeps it.
 	 */
 	if (!address && call->size) {
-		pending_drop(serial, call);
+		pending_restore(serial, call);
 		return 0;
 	}
 	if (call->has_old) {

@@ -12,13 +12,22 @@
 #include "live.bpf.h"
 #include "maps.bpf.h"
 
-static __always_inline void pending_drop(__u32 serial, struct pending *call)
+/* A realloc did not free its old block. */
+static __always_inline void pending_restore(__u32 serial, struct pending *call)
 {
 	if (call->has_old && !live_restore(serial, call->old_address, &call->old)) {
 		live_forget(call->old_address);
 		loss_add(LOSS_LIVE_FULL, call->old.weight.bytes);
 	}
 	call->has_old = 0;
+}
+
+/* A call will not be seen to return. */
+static __always_inline void pending_drop(__u32 serial, struct pending *call)
+{
+	pending_restore(serial, call);
+	if (call->picked)
+		loss_add(LOSS_RETURN_MISSED, call->weight.bytes);
 	call->picked = 0;
 }
 

@@ -55,9 +55,9 @@ static inline int unwind_follows_call(__u64 address)
 static inline enum stack_stop unwind_return(struct unwind_state *state, __u64 address, __u64 cfa,
 					    __u64 bp)
 {
-	address = unwind_recover(address, cfa - 8);
+	/* Hand-made stacks begin with 0; but so may whatever a guess has led to. */
 	if (!address)
-		return STOP_END;
+		return state->guessed ? STOP_NO_ROWS : STOP_END;
 	if (address < UNWIND_MIN_PC || address >= UNWIND_MAX_PC)
 		return STOP_NO_MAPPING;
 	state->pc = address - 1;
@@ -107,8 +107,10 @@ static inline enum stack_stop unwind_signal_frame(struct unwind_state *state)
 static inline enum stack_stop unwind_rule_step(struct unwind_state *state,
 					       const struct unwind_rule *rule)
 {
-	__u64 cfa = 0, address, bp = state->bp, from;
+	__u64 cfa = 0, bp = state->bp, from;
+	__u64 words[2]; /* below the CFA: what is often the saved rbp, the return address */
 
+	state->guessed |= rule->guessed;
 	switch (rule->cfa_kind) {
 	case CFA_GAP:
 		return STOP_NO_ROWS;
@@ -138,14 +140,23 @@ static inline enum stack_stop unwind_rule_step(struct unwind_state *state,
 	/* Every frame lies above the last; anything else would not end. */
 	if (cfa & 7 || cfa <= state->sp)
 		return STOP_BAD_FRAME;
-	if (unwind_read(&address, sizeof(address), cfa - 8))
-		return STOP_FAULT;
-	if (rule->bp_kind != BP_SAME) {
+	/* Both at once; the lower one may lie under the end of the stack. */
+	if (unwind_read(words, sizeof(words), cfa - 16)) {
+		words[0] = 0;
+		if (unwind_read(&words[1], sizeof(words[1]), cfa - 8))
+			return STOP_FAULT;
+	}
+	if (rule->bp_kind == BP_CFA && rule->bp_offset == -16) {
+		bp = words[0];
+	} else if (rule->bp_kind != BP_SAME) {
 		from = (rule->bp_kind == BP_CFA ? cfa : state->bp) + rule->bp_offset;
 		if (unwind_read(&bp, sizeof(bp), from))
 			return STOP_FAULT;
 	}
-	return unwind_return(state, address, cfa, bp);
+	words[1] = unwind_recover(words[1], cfa - 8);
+	if (rule->guessed && !unwind_follows_call(words[1]))
+		return STOP_NO_ROWS;
+	return unwind_return(state, words[1], cfa, bp);
 }
 
 #endif

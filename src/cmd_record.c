@@ -32,6 +32,8 @@ enum {
 	OPT_ATTACH,
 	OPT_KEEP_OLD,
 	OPT_FORCE,
+	OPT_DEBUG_DIR,
+	OPT_NO_LINES,
 };
 
 static const struct argp_option record_options[] = {
@@ -71,6 +73,11 @@ static const struct argp_option record_options[] = {
 	 4},
 	{"attach", OPT_ATTACH, "MODE", 0,
 	 "How to place probes: session, multi or perf (default: the best this kernel has)", 4},
+	{NULL, 0, NULL, 0, "Names:", 5},
+	{"debug-dir", OPT_DEBUG_DIR, "DIR", 0,
+	 "Look for separate debug files here first; laid out like /usr/lib/debug; may be repeated",
+	 5},
+	{"no-lines", OPT_NO_LINES, NULL, 0, "Name functions only, without source lines", 5},
 	{}};
 
 static const char record_doc[] = "Profile the heap of a process into pprof snapshots.\v"
@@ -137,6 +144,20 @@ static int parse_attach(const char *text, enum attach_mode *ret)
 	return EINVAL;
 }
 
+static int add_debug_dir(struct session_options *options, const char *dir)
+{
+	const char **dirs =
+		reallocarray(options->debug_dirs, options->debug_dir_count + 1, sizeof(*dirs));
+
+	if (!dirs) {
+		log_error(ENOMEM, "--debug-dir '%s'", dir);
+		return ENOMEM;
+	}
+	options->debug_dirs = dirs;
+	dirs[options->debug_dir_count++] = dir;
+	return 0;
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct session_options *options = state->input;
@@ -192,6 +213,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			err = EINVAL;
 		}
 		return err;
+	case OPT_DEBUG_DIR:
+		return add_debug_dir(options, arg);
+	case OPT_NO_LINES:
+		options->no_lines = true;
+		return 0;
 	case OPT_ATTACH:
 		return parse_attach(arg, &options->mode);
 	case ARGP_KEY_ARG:
@@ -252,6 +278,7 @@ int cmd_record(int argc, char **argv)
 		.inuse_interval = DEFAULT_INUSE_INTERVAL,
 		.clean = true,
 	};
+	int err;
 
 	/* A value that is wrong has had its line; only unknown options are wrong usage (2). */
 	if (read_environment(&options))
@@ -267,5 +294,7 @@ int cmd_record(int argc, char **argv)
 	if (!options.max_live)
 		options.max_live =
 			options.sample_bytes == 1 ? DEFAULT_MAX_LIVE_EXACT : DEFAULT_MAX_LIVE;
-	return session_run(&options) ? 1 : 0;
+	err = session_run(&options);
+	free(options.debug_dirs);
+	return err ? 1 : 0;
 }

@@ -10,7 +10,6 @@
 
 #include "output/output.h"
 #include "profile/diff.h"
-#include "profile/pprof_read.h"
 #include "util/cleanup.h"
 #include "util/log.h"
 
@@ -79,49 +78,6 @@ static error_t report_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static int read_profile(const char *path, struct profile **ret)
-{
-	int err = pprof_read(path, ret);
-
-	switch (err) {
-	case 0:
-		return 0;
-	case -ENODATA:
-		log_error(0,
-			  "'%s' is empty: no profile was written to it; "
-			  "give a file that `heaptap record` has named",
-			  path);
-		break;
-	case -EBADMSG:
-		log_error(0,
-			  "'%s' is no valid pprof profile, or a damaged one; "
-			  "give a .pb.gz file by heaptap or another pprof writer",
-			  path);
-		break;
-	case -E2BIG:
-		log_error(0, "'%s' is larger than 1 GiB when decompressed; use `pprof` for it",
-			  path);
-		break;
-	case -ENOENT:
-		log_error(err,
-			  "cannot open '%s' (check the path; `heaptap record` names its "
-			  "files as it writes them)",
-			  path);
-		break;
-	case -EISDIR:
-		log_error(err, "cannot read '%s' (give a file in it)", path);
-		break;
-	case -EACCES:
-		log_error(err, "cannot open '%s' (snapshots of `sudo heaptap` may belong to root)",
-			  path);
-		break;
-	default:
-		log_error(err, "cannot read '%s'", path);
-		break;
-	}
-	return err;
-}
-
 static int find_sample_type(const struct profile *profile, const struct report_args *args,
 			    size_t *ret)
 {
@@ -149,7 +105,7 @@ static int subtract_base(struct profile *profile, const struct report_args *args
 	int err;
 
 	if (args->base_path) {
-		err = read_profile(args->base_path, &base);
+		err = command_read_profile(args->base_path, &base);
 		if (err)
 			return err;
 	}
@@ -202,7 +158,7 @@ int cmd_report(int argc, char **argv)
 		return 2;
 	/* A closed pipe is to be an error that we see, not a signal. */
 	signal(SIGPIPE, SIG_IGN);
-	if (read_profile(args.path, &profile) < 0)
+	if (command_read_profile(args.path, &profile) < 0)
 		return 1;
 	if (subtract_base(profile, &args) < 0)
 		return 1;

@@ -3,7 +3,13 @@
 #ifndef HEAPTAP_COMMANDS_H
 #define HEAPTAP_COMMANDS_H
 
-int cmd_record(int argc, char **argv); /* snapshots to files */
-int cmd_report(int argc, char **argv); /* render a profile as text */
+#include "profile/profile.h"
+
+int cmd_record(int argc, char **argv);	  /* snapshots to files */
+int cmd_report(int argc, char **argv);	  /* render a profile as text */
+int cmd_symbolize(int argc, char **argv); /* add names and lines to a profile */
+
+/* Reads a profile; what is wrong with the file has been logged when an error is returned. */
+int command_read_profile(const char *path, struct profile **ret);
 
 #endif

@@ -158,6 +158,14 @@ __u32 kernel_image_flags(const struct kernel *kernel, __u32 image)
 	return flags;
 }
 
+void kernel_ask_again(struct kernel *kernel, __u32 image)
+{
+	__u32 flags = 0;
+
+	bpf_map__update_elem(kernel->object->maps.unwind_images, &image, sizeof(image), &flags,
+			     sizeof(flags), 0);
+}
+
 /* Runs the identify_image iterator over our own mappings, one page of each file from `window`. */
 static int read_identities(struct kernel *kernel, uint64_t window, size_t count, __u32 *ids)
 {

@@ -50,6 +50,8 @@ struct upload_maps kernel_upload_maps(const struct kernel *kernel);
 int kernel_identify(struct kernel *kernel, const int *fds, size_t count, __u32 *ids);
 /* An image's UNWIND_* flags as they are now. */
 __u32 kernel_image_flags(const struct kernel *kernel, __u32 image);
+/* The walker is to ask again for an image that has no table. */
+void kernel_ask_again(struct kernel *kernel, __u32 image);
 /* Attaches the exec and exit tracepoints. */
 int kernel_attach_lifecycle(struct kernel *kernel);
 int kernel_set_nested_calls(struct kernel *kernel, __u32 image, const struct nested_calls *nested);

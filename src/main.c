@@ -13,6 +13,7 @@ static const struct {
 } commands[] = {
 	{"record", cmd_record, "snapshots of a process's heap to files"},
 	{"report", cmd_report, "render a profile as text"},
+	{"symbolize", cmd_symbolize, "add names and lines to a profile"},
 };
 
 static void print_help(FILE *file)
@@ -21,7 +22,7 @@ static void print_help(FILE *file)
 	      "A heap profiler that works from outside: no restart, no relinking.\n\n",
 	      file);
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		fprintf(file, "  %-8s %s\n", commands[i].name, commands[i].help);
+		fprintf(file, "  %-9s %s\n", commands[i].name, commands[i].help);
 	fputs("\n`heaptap COMMAND --help` lists a command's options.\n", file);
 }
 

@@ -81,6 +81,10 @@ static int add_image(void *arg, const struct image_sight *sight)
 
 	if (!entry) {
 		err = images_add_sight(session->images, sight);
+		if (err == -EAGAIN) {
+			kernel_ask_again(session->kernel, sight->id);
+			return 0;
+		}
 		if (err)
 			return err;
 		entry = images_lookup(session->images, sight->id);
@@ -120,6 +124,13 @@ static int update_images(struct session *session)
 		images_find_gone(session->images, maps, evict_image, session);
 	session->images_changed = false;
 	return 0;
+}
+
+static int identify_files(void *arg, const int *fds, size_t count, uint32_t *ids)
+{
+	struct session *session = arg;
+
+	return kernel_identify(session->kernel, fds, count, ids);
 }
 
 static int add_site(void *arg, const struct site_key *key, const struct site_counters *counters)
@@ -477,7 +488,7 @@ static int open_session(struct session *session)
 		.lines = !options->no_lines,
 	};
 	struct upload_maps maps;
-	enum attach_mode mode;
+	enum attach_mode mode = ATTACH_AUTO;
 	int err;
 
 	err = choose_mode(options, &mode);
@@ -491,7 +502,7 @@ static int open_session(struct session *session)
 		return err;
 	if (watch(session, target_fd(session->target)))
 		return log_error(errno, "watch the target");
-	err = images_new(&session->images);
+	err = images_new(identify_files, session, &session->images);
 	if (!err)
 		err = symbolizer_new(&symbolizer_options, &session->symbolizer);
 	if (!err)

@@ -24,8 +24,11 @@ struct session_options {
 	uint64_t duration_s;
 	uint64_t max_live; /* 0: by sample_bytes */
 	enum attach_mode mode;
-	bool clean; /* remove older snapshots of this prefix first */
-	bool force; /* also where a seccomp filter may kill the target */
+	const char **debug_dirs; /* folders like /usr/lib/debug */
+	size_t debug_dir_count;
+	bool no_lines; /* function names only */
+	bool clean;    /* remove older snapshots of this prefix first */
+	bool force;    /* also where a seccomp filter may kill the target */
 	bool verbose;
 };
 

@@ -34,7 +34,7 @@ enum unwind_bp {
 struct unwind_rule {
 	__u8 cfa_kind; /* enum unwind_cfa */
 	__u8 bp_kind;  /* enum unwind_bp */
-	__u16 pad;
+	__u16 guessed; /* 1: from code whose function bounds are not known for sure */
 	__s32 cfa_offset;
 	__s32 bp_offset;
 	__s32 cfa_extra;

@@ -17,13 +17,12 @@
 #include "elf/cfi.h"
 
 #include <errno.h>
-#include <gelf.h>
 #include <string.h>
-#include <sys/stat.h>
+
+#include "elf/cfi_section.h"
 
 /* With fewer functions than this .eh_frame is a startup file's remainder. */
-#define FEW_FUNCTIONS  8
-#define TABLE_MAX_SIZE (1u << 30)
+#define FEW_FUNCTIONS 8
 
 struct cie {
 	uint64_t offset; /* of its record, in the table */
@@ -34,11 +33,7 @@ struct cie {
 };
 
 struct table {
-	uint8_t *bytes;
-	size_t size;
-	struct cfi_bases bases;
-	bool debug;
-	bool terminated; /* the size is not known: ends at the first zero length */
+	struct cfi_section section;
 	struct cie *cies;
 	size_t cie_count;
 	size_t cie_capacity;
@@ -67,7 +62,7 @@ void cfi_free(struct cfi *cfi)
 	if (!cfi)
 		return;
 	for (size_t i = 0; i < TABLES; i++) {
-		free(cfi->tables[i].bytes);
+		cfi_section_fini(&cfi->tables[i].section);
 		free(cfi->tables[i].cies);
 	}
 	free(cfi->functions);
@@ -78,11 +73,11 @@ void cfi_free(struct cfi *cfi)
 static bool record_next(const struct table *table, struct cursor *c, struct record *ret)
 {
 	while (cursor_left(c) >= 4) {
-		struct record record = {.offset = (uint64_t)(c->pos - table->bytes)};
+		struct record record = {.offset = (uint64_t)(c->pos - table->section.bytes)};
 		uint64_t length = cursor_u32(c);
 		const void *bytes;
 
-		if (!length && table->terminated)
+		if (!length && table->section.terminated)
 			return false;
 		if (!length)
 			continue;
@@ -95,7 +90,7 @@ static bool record_next(const struct table *table, struct cursor *c, struct reco
 		record.c = cursor_init(bytes, length);
 		record.id_pos = bytes;
 		/* LSB: always 4 bytes in .eh_frame. */
-		record.id = cursor_uint(&record.c, record.wide && table->debug ? 8 : 4);
+		record.id = cursor_uint(&record.c, record.wide && table->section.debug ? 8 : 4);
 		*ret = record;
 		return true;
 	}
@@ -104,7 +99,7 @@ static bool record_next(const struct table *table, struct cursor *c, struct reco
 
 static bool is_cie(const struct table *table, const struct record *record)
 {
-	if (!table->debug)
+	if (!table->section.debug)
 		return record->id == 0;
 	return record->id == (record->wide ? UINT64_MAX : UINT32_MAX);
 }
@@ -137,7 +132,7 @@ static bool parse_augmentation(const struct table *table, const char *letters, s
 			if (encoding != CFI_PE_OMIT &&
 			    !cfi_read_pointer(
 				    &c, encoding == CFI_PE_ALIGNED ? encoding : encoding & 0x0f,
-				    &table->bases, &personality))
+				    &table->section.bases, &personality))
 				return false;
 			break;
 		case 'S':
@@ -159,7 +154,7 @@ static int parse_cie(const struct table *table, const struct record *record, str
 	uint8_t version = cursor_u8(&c);
 
 	/* Some tools write 8-byte ids into .eh_frame too: then this is not a version yet. */
-	if (record->wide && !table->debug && !version) {
+	if (record->wide && !table->section.debug && !version) {
 		cursor_bytes(&c, 3);
 		version = cursor_u8(&c);
 		cie->wide_id = true;
@@ -181,14 +176,15 @@ static int parse_cie(const struct table *table, const struct record *record, str
 		const void *bytes = cursor_bytes(&c, size);
 
 		cie->has_size = true;
-		augmentation = cursor_init(bytes, bytes ? size : 0);
+		if (bytes)
+			augmentation = cursor_init(bytes, size);
 		letters++;
 	} else if (letters[strspn(letters, "SB")]) {
 		return -EBADMSG;
 	}
 	if (c.underflow || !parse_augmentation(table, letters, augmentation, cie))
 		return -EBADMSG;
-	return cfi_program_init(&cie->context, c, &table->bases);
+	return cfi_program_init(&cie->context, c, &table->section.bases);
 }
 
 static int add_cie(struct table *table, const struct record *record)
@@ -233,8 +229,8 @@ static const struct cie *find_cie(const struct table *table, uint64_t offset)
 static int parse_fde(const struct table *table, const struct record *record,
 		     struct cfi_function *ret)
 {
-	uint64_t back = (uint64_t)(record->id_pos - table->bytes) - record->id, size;
-	const struct cie *cie = find_cie(table, table->debug ? record->id : back);
+	uint64_t back = (uint64_t)(record->id_pos - table->section.bytes) - record->id, size;
+	const struct cie *cie = find_cie(table, table->section.debug ? record->id : back);
 	struct cursor c = record->c;
 	uint8_t encoding;
 
@@ -243,8 +239,8 @@ static int parse_fde(const struct table *table, const struct record *record,
 	encoding = cie->context.pointer_encoding;
 	if (cie->wide_id)
 		cursor_u32(&c);
-	if (!cfi_read_pointer(&c, encoding, &table->bases, &ret->start) ||
-	    !cfi_read_pointer(&c, encoding & 0x0f, &table->bases, &size))
+	if (!cfi_read_pointer(&c, encoding, &table->section.bases, &ret->start) ||
+	    !cfi_read_pointer(&c, encoding & 0x0f, &table->section.bases, &size))
 		return -EBADMSG;
 	if (cie->has_size)
 		cursor_bytes(&c, cursor_uleb128(&c));
@@ -255,7 +251,7 @@ static int parse_fde(const struct table *table, const struct record *record,
 	if (__builtin_add_overflow(ret->start, size, &ret->end))
 		return -EBADMSG;
 	ret->signal = cie->context.signal;
-	ret->from_debug = table->debug;
+	ret->from_debug = table->section.debug;
 	ret->cie = cie - table->cies;
 	ret->program = c.pos;
 	ret->program_size = cursor_left(&c);
@@ -280,7 +276,7 @@ static int add_function(struct cfi *cfi, const struct cfi_function *function)
 
 static int parse_table(struct cfi *cfi, struct table *table)
 {
-	struct cursor c = cursor_init(table->bytes, table->size);
+	struct cursor c = cursor_init(table->section.bytes, table->section.size);
 	struct record record;
 	int err = 0;
 
@@ -289,7 +285,7 @@ static int parse_table(struct cfi *cfi, struct table *table)
 			err = add_cie(table, &record);
 	if (err)
 		return err;
-	c = cursor_init(table->bytes, table->size);
+	c = cursor_init(table->section.bytes, table->section.size);
 	while (!err && record_next(table, &c, &record)) {
 		struct cfi_function function;
 
@@ -306,145 +302,6 @@ static int parse_table(struct cfi *cfi, struct table *table)
 	if (c.underflow)
 		cfi->dropped++;
 	return err;
-}
-
-static int read_file(struct image *image, uint64_t offset, uint64_t size, struct table *table)
-{
-	struct stat st;
-
-	if (fstat(image_fd(image), &st))
-		return -errno;
-	if (offset >= (uint64_t)st.st_size)
-		return -ENOENT;
-	if (size > (uint64_t)st.st_size - offset)
-		size = (uint64_t)st.st_size - offset;
-	if (size > TABLE_MAX_SIZE)
-		return -E2BIG;
-	table->bytes = malloc(size ? size : 1);
-	if (!table->bytes)
-		return -ENOMEM;
-	while (table->size < size) {
-		ssize_t n = pread(image_fd(image), table->bytes + table->size, size - table->size,
-				  offset + table->size);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			break;
-		table->size += n;
-	}
-	table->bases.bytes = table->bytes;
-	return 0;
-}
-
-static Elf_Scn *find_section(Elf *elf, const char *name, GElf_Shdr *shdr)
-{
-	Elf_Scn *scn = NULL;
-	size_t names;
-
-	if (elf_getshdrstrndx(elf, &names))
-		return NULL;
-	while ((scn = elf_nextscn(elf, scn))) {
-		const char *found;
-
-		if (!gelf_getshdr(scn, shdr) || shdr->sh_type == SHT_NOBITS)
-			continue;
-		found = elf_strptr(elf, names, shdr->sh_name);
-		if (found && !strcmp(found, name))
-			return scn;
-	}
-	return NULL;
-}
-
-/* What datarel means outside .eh_frame_hdr; nothing for x86-64 is known to write it. */
-static uint64_t data_base(Elf *elf)
-{
-	GElf_Shdr shdr;
-
-	return find_section(elf, ".got", &shdr) ? shdr.sh_addr : 0;
-}
-
-/* Without sections: .eh_frame_hdr, of which only the pointer is needed. */
-static int read_by_header(struct image *image, struct table *table)
-{
-	GElf_Phdr phdr = {}, load;
-	uint64_t start, offset;
-	size_t count, size, i;
-	const uint8_t *bytes;
-	struct cfi_bases bases;
-	struct cursor c;
-
-	if (elf_getphdrnum(image_elf(image), &count))
-		return -ENOENT;
-	for (i = 0; i < count; i++)
-		if (gelf_getphdr(image_elf(image), i, &phdr) && phdr.p_type == PT_GNU_EH_FRAME)
-			break;
-	bytes = i < count ? image_bytes(image, phdr.p_vaddr, 16, &size) : NULL;
-	if (!bytes)
-		return -ENOENT;
-	bases = (struct cfi_bases){bytes, phdr.p_vaddr, phdr.p_vaddr};
-	c = cursor_init(bytes, size);
-	if (cursor_u8(&c) != 1)
-		return -ENOENT;
-	i = cursor_u8(&c);
-	cursor_bytes(&c, 2);
-	if (!cfi_read_pointer(&c, i, &bases, &start) ||
-	    image_vaddr_to_offset(image, start, &offset))
-		return -ENOENT;
-	/* It ends somewhere in its segment. */
-	for (i = 0; i < count; i++)
-		if (gelf_getphdr(image_elf(image), i, &load) && load.p_type == PT_LOAD &&
-		    start - load.p_vaddr < load.p_filesz)
-			break;
-	if (i == count)
-		return -ENOENT;
-	table->terminated = true;
-	table->bases.vaddr = start;
-	return read_file(image, offset, load.p_filesz - (start - load.p_vaddr), table);
-}
-
-static int read_eh_frame(struct image *image, struct table *table)
-{
-	GElf_Shdr shdr;
-
-	if (find_section(image_elf(image), ".eh_frame", &shdr)) {
-		table->bases.vaddr = shdr.sh_addr;
-		table->bases.data = data_base(image_elf(image));
-		if (!read_file(image, shdr.sh_offset, shdr.sh_size, table) && table->size)
-			return 0;
-		free(table->bytes);
-		*table = (struct table){};
-	}
-	return read_by_header(image, table);
-}
-
-/* May be compressed, so libelf reads it. */
-static int read_debug_frame(struct image *image, struct table *table)
-{
-	const Elf_Data *data;
-	GElf_Shdr shdr;
-	Elf_Scn *scn = find_section(image_elf(image), ".debug_frame", &shdr);
-
-	if (!scn || shdr.sh_size > TABLE_MAX_SIZE)
-		return -ENOENT;
-	if (shdr.sh_flags & SHF_COMPRESSED) {
-		GElf_Chdr chdr;
-
-		if (!gelf_getchdr(scn, &chdr) || chdr.ch_size > TABLE_MAX_SIZE ||
-		    elf_compress(scn, 0, 0) < 0)
-			return -ENOENT;
-	}
-	data = elf_getdata(scn, NULL);
-	if (!data || !data->d_buf || !data->d_size)
-		return -ENOENT;
-	table->bytes = malloc(data->d_size);
-	if (!table->bytes)
-		return -ENOMEM;
-	memcpy(table->bytes, data->d_buf, data->d_size);
-	table->size = data->d_size;
-	table->debug = true;
-	table->bases = (struct cfi_bases){.bytes = table->bytes};
-	return 0;
 }
 
 static int compare_functions(const void *a, const void *b)
@@ -465,14 +322,14 @@ int cfi_load(struct image *image, struct cfi **ret)
 
 	if (!cfi)
 		return -ENOMEM;
-	err = read_eh_frame(image, &cfi->tables[TABLE_EH]);
+	err = cfi_section_read(image, &cfi->tables[TABLE_EH].section);
 	if (!err)
 		err = parse_table(cfi, &cfi->tables[TABLE_EH]);
 	if (!err || err == -ENOENT)
 		err = cfi->count < FEW_FUNCTIONS
-			      ? read_debug_frame(image, &cfi->tables[TABLE_DEBUG])
+			      ? cfi_section_read_debug(image, &cfi->tables[TABLE_DEBUG].section)
 			      : 0;
-	if (!err && cfi->tables[TABLE_DEBUG].size)
+	if (!err && cfi->tables[TABLE_DEBUG].section.size)
 		err = parse_table(cfi, &cfi->tables[TABLE_DEBUG]);
 	if (err && err != -ENOENT)
 		return err;
@@ -505,7 +362,7 @@ int cfi_rows(const struct cfi *cfi, const struct cfi_function *function, struct 
 	int err;
 
 	rows->count = 0;
-	err = cfi_program_run(&table->cies[function->cie].context, program, &table->bases,
+	err = cfi_program_run(&table->cies[function->cie].context, program, &table->section.bases,
 			      function->start, function->end, rows);
 	if (err)
 		rows->count = 0;

@@ -33,9 +33,6 @@ enum {
 #define BASE_CONST (1ull << 63)
 #define BASE_CFA   (BASE_CONST + 1)
 
-#define REG_BP 6
-#define REG_SP 7
-
 /* base + offset; if deref, *(base + offset) + extra. Sums wrap around, as in the DWARF machine. */
 struct value {
 	uint64_t base;
@@ -209,7 +206,7 @@ void cfi_expression_cfa(struct cursor expression, struct cfi_cfa *ret)
 
 	*ret = (struct cfi_cfa){.kind = CFI_CFA_OTHER};
 	if (match_plt(expression, &threshold))
-		*ret = (struct cfi_cfa){CFI_CFA_PLT, REG_SP, 8, threshold};
+		*ret = (struct cfi_cfa){CFI_CFA_PLT, CFI_REG_SP, 8, threshold};
 	else if (evaluate(expression, &stack, &value) && value.base < BASE_CONST)
 		*ret = (struct cfi_cfa){value.deref ? CFI_CFA_DEREF : CFI_CFA_REG, value.base,
 					(int64_t)value.offset, (int64_t)value.extra};
@@ -221,9 +218,9 @@ static struct cfi_reg saved_at(uint64_t base, uint64_t offset)
 	switch (base) {
 	case BASE_CFA:
 		return (struct cfi_reg){CFI_REG_AT_CFA, (int64_t)offset};
-	case REG_BP:
+	case CFI_REG_BP:
 		return (struct cfi_reg){CFI_REG_AT_BP, (int64_t)offset};
-	case REG_SP:
+	case CFI_REG_SP:
 		return (struct cfi_reg){CFI_REG_AT_SP, (int64_t)offset};
 	default:
 		return (struct cfi_reg){CFI_REG_OTHER, 0};

@@ -3,8 +3,7 @@
  * The call frame instruction machine: DWARF 5, section 6.4.2, and the GNU extensions.
  *
  * A row is the state between two advances of the location. Only what x86-64 stack walks need is
- * tracked: the CFA, rbp and the return address. The return address must be saved just below the
- * CFA, as the call instruction leaves it, or be undefined, which marks the outermost frame.
+ * tracked: the CFA, rbp and the return address.
  */
 #include "elf/cfi_program.h"
 
@@ -13,29 +12,8 @@
 
 #include "util/cleanup.h"
 
-#define REG_BP 6
-#define REG_SP 7
-
 /* Compilers nest two deep; a bound for what is not from a compiler. */
 #define REMEMBER_DEPTH 64
-
-/* ucontext at rsp: mcontext's registers start at 40, rsp is the 16th of 8 bytes, rip the 17th. */
-#define UCONTEXT_RSP 160
-#define UCONTEXT_RIP 168
-
-enum {
-	PE_absptr = 0x00,
-	PE_uleb128 = 0x01,
-	PE_udata2 = 0x02,
-	PE_udata4 = 0x03,
-	PE_udata8 = 0x04,
-	PE_sleb128 = 0x09,
-	PE_sdata2 = 0x0a,
-	PE_sdata4 = 0x0b,
-	PE_sdata8 = 0x0c,
-	PE_pcrel = 0x10,
-	PE_datarel = 0x30,
-};
 
 enum {
 	CFA_nop = 0x00,
@@ -85,166 +63,6 @@ struct machine {
 	int err;
 };
 
-bool cfi_read_pointer(struct cursor *c, uint8_t encoding, const struct cfi_bases *bases,
-		      uint64_t *ret)
-{
-	uint64_t base = 0, value;
-
-	switch (encoding & 0xf0) {
-	case PE_absptr:
-		break;
-	case PE_pcrel:
-		base = bases->vaddr + (uint64_t)(c->pos - bases->bytes);
-		break;
-	case PE_datarel:
-		if (!bases->data)
-			return false;
-		base = bases->data;
-		break;
-	case CFI_PE_ALIGNED:
-		if (encoding != CFI_PE_ALIGNED)
-			return false;
-		cursor_bytes(c, -(bases->vaddr + (uint64_t)(c->pos - bases->bytes)) & 7);
-		break;
-	default:
-		return false;
-	}
-	switch (encoding & 0x0f) {
-	case PE_absptr:
-	case PE_udata8:
-	case PE_sdata8:
-		value = cursor_u64(c);
-		break;
-	case PE_uleb128:
-		value = cursor_uleb128(c);
-		break;
-	case PE_udata2:
-		value = cursor_u16(c);
-		break;
-	case PE_udata4:
-		value = cursor_u32(c);
-		break;
-	case PE_sleb128:
-		value = (uint64_t)cursor_sleb128(c);
-		break;
-	case PE_sdata2:
-		value = (uint64_t)(int64_t)(int16_t)cursor_u16(c);
-		break;
-	case PE_sdata4:
-		value = (uint64_t)(int64_t)(int32_t)cursor_u32(c);
-		break;
-	default:
-		return false;
-	}
-	*ret = value ? base + value : 0;
-	return !c->underflow;
-}
-
-void cfi_rows_fini(struct cfi_rows *rows)
-{
-	free(rows->entries);
-	*rows = (struct cfi_rows){};
-}
-
-int cfi_rows_add(struct cfi_rows *rows, uint64_t start, const struct unwind_rule *rule)
-{
-	if (rows->count && !memcmp(&rows->entries[rows->count - 1].rule, rule, sizeof(*rule)))
-		return 0;
-	if (rows->count == rows->capacity) {
-		size_t capacity = rows->capacity ? rows->capacity * 2 : 64;
-		struct cfi_row *entries = reallocarray(rows->entries, capacity, sizeof(*entries));
-
-		if (!entries)
-			return -ENOMEM;
-		rows->entries = entries;
-		rows->capacity = capacity;
-	}
-	rows->entries[rows->count++] = (struct cfi_row){start, *rule};
-	return 0;
-}
-
-static bool fits_s32(int64_t n)
-{
-	return n == (int32_t)n;
-}
-
-/* Where a register is saved, said relative to the CFA if both hang on the same register. */
-static struct cfi_reg relative_to_cfa(const struct cfi_reg *reg, const struct cfi_cfa *cfa)
-{
-	uint64_t base = reg->kind == CFI_REG_AT_BP ? REG_BP : REG_SP;
-	int64_t offset;
-
-	if ((reg->kind != CFI_REG_AT_BP && reg->kind != CFI_REG_AT_SP) ||
-	    cfa->kind != CFI_CFA_REG || cfa->reg != base ||
-	    __builtin_sub_overflow(reg->offset, cfa->offset, &offset))
-		return *reg;
-	return (struct cfi_reg){CFI_REG_AT_CFA, offset};
-}
-
-static bool express_cfa(const struct cfi_cfa *cfa, struct unwind_rule *rule)
-{
-	if (!fits_s32(cfa->offset) || !fits_s32(cfa->extra) ||
-	    (cfa->reg != REG_SP && cfa->reg != REG_BP))
-		return false;
-	rule->cfa_offset = (int32_t)cfa->offset;
-	rule->cfa_extra = (int32_t)cfa->extra;
-	switch (cfa->kind) {
-	case CFI_CFA_REG:
-		rule->cfa_kind = cfa->reg == REG_SP ? CFA_SP : CFA_BP;
-		rule->cfa_extra = 0;
-		return true;
-	case CFI_CFA_DEREF:
-		rule->cfa_kind = cfa->reg == REG_SP ? CFA_DEREF_SP : CFA_DEREF_BP;
-		return cfa->reg == REG_SP || !cfa->extra;
-	case CFI_CFA_PLT:
-		rule->cfa_kind = CFA_PLT;
-		return true;
-	case CFI_CFA_OTHER:
-		break;
-	}
-	return false;
-}
-
-static bool express_bp(const struct cfi_reg *reg, struct unwind_rule *rule)
-{
-	if (!fits_s32(reg->offset))
-		return false;
-	switch (reg->kind) {
-	case CFI_REG_SAME:
-	case CFI_REG_UNDEFINED:
-		rule->bp_kind = BP_SAME;
-		return true;
-	case CFI_REG_AT_CFA:
-		rule->bp_kind = BP_CFA;
-		break;
-	case CFI_REG_AT_BP:
-		rule->bp_kind = BP_DEREF_BP;
-		break;
-	default:
-		return false;
-	}
-	rule->bp_offset = (int32_t)reg->offset;
-	return true;
-}
-
-static struct unwind_rule express(const struct cfi_context *context, const struct cfi_state *state)
-{
-	struct cfi_reg bp = relative_to_cfa(&state->bp, &state->cfa);
-	struct cfi_reg ra = relative_to_cfa(&state->ra, &state->cfa);
-	struct unwind_rule rule = {};
-
-	if (ra.kind == CFI_REG_UNDEFINED)
-		return (struct unwind_rule){.cfa_kind = CFA_END};
-	if (context->signal && state->cfa.kind == CFI_CFA_DEREF && state->cfa.reg == REG_SP &&
-	    state->cfa.offset == UCONTEXT_RSP && !state->cfa.extra && ra.kind == CFI_REG_AT_SP &&
-	    ra.offset == UCONTEXT_RIP)
-		return (struct unwind_rule){.cfa_kind = CFA_SIGNAL};
-	if (ra.kind != CFI_REG_AT_CFA || ra.offset != -8 || !express_cfa(&state->cfa, &rule) ||
-	    !express_bp(&bp, &rule))
-		return (struct unwind_rule){.cfa_kind = CFA_UNSUPPORTED};
-	return rule;
-}
-
 /* Ends the current row at `location`. */
 static void advance_to(struct machine *m, uint64_t location)
 {
@@ -256,7 +74,7 @@ static void advance_to(struct machine *m, uint64_t location)
 	}
 	if (location == m->location || m->location >= m->end)
 		return;
-	rule = express(m->context, &m->state);
+	rule = cfi_rule(&m->state, m->context->signal);
 	m->err = cfi_rows_add(m->rows, m->location, &rule);
 	m->location = location;
 }
@@ -284,7 +102,7 @@ static void set_loc(struct machine *m)
 
 static void set_reg(struct machine *m, uint64_t reg, enum cfi_reg_kind kind, int64_t offset)
 {
-	if (reg == REG_BP)
+	if (reg == CFI_REG_BP)
 		m->state.bp = (struct cfi_reg){kind, offset};
 	if (reg == m->context->ra_reg)
 		m->state.ra = (struct cfi_reg){kind, offset};
@@ -318,7 +136,7 @@ static int64_t factored_signed(struct machine *m)
 
 static void restore_reg(struct machine *m, uint64_t reg)
 {
-	if (reg == REG_BP)
+	if (reg == CFI_REG_BP)
 		m->state.bp = m->context->initial.bp;
 	if (reg == m->context->ra_reg)
 		m->state.ra = m->context->initial.ra;
@@ -329,7 +147,7 @@ static struct cursor expression(struct machine *m)
 	uint64_t size = cursor_uleb128(&m->c);
 	const void *bytes = cursor_bytes(&m->c, size);
 
-	return cursor_init(bytes, bytes ? size : 0);
+	return bytes ? cursor_init(bytes, size) : (struct cursor){};
 }
 
 static void set_reg_expression(struct machine *m, bool value)
@@ -338,7 +156,7 @@ static void set_reg_expression(struct machine *m, bool value)
 	struct cursor c = expression(m);
 	struct cfi_reg result;
 
-	if (m->c.underflow || (reg != REG_BP && reg != m->context->ra_reg))
+	if (m->c.underflow || (reg != CFI_REG_BP && reg != m->context->ra_reg))
 		return;
 	cfi_expression_reg(c, value, reg, &result);
 	set_reg(m, reg, result.kind, result.offset);

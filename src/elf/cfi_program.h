@@ -3,23 +3,12 @@
 #ifndef HEAPTAP_ELF_CFI_PROGRAM_H
 #define HEAPTAP_ELF_CFI_PROGRAM_H
 
+#include "elf/cfi_section.h"
 #include "heaptap/unwind.h"
-#include "util/cursor.h"
 
-/* DW_EH_PE_*: LSB core, "DWARF Exception Header Encoding". */
-#define CFI_PE_OMIT    0xff
-#define CFI_PE_ALIGNED 0x50
-
-/* What encoded pointers are relative to. */
-struct cfi_bases {
-	const uint8_t *bytes; /* pcrel: these bytes ... */
-	uint64_t vaddr;	      /* ... lie at this address */
-	uint64_t data;	      /* datarel; 0 if not known */
-};
-
-/* False if the encoding is not supported or reads memory (DW_EH_PE_indirect). A stored 0 is 0. */
-bool cfi_read_pointer(struct cursor *c, uint8_t encoding, const struct cfi_bases *bases,
-		      uint64_t *ret);
+/* DWARF's numbers: x86-64 psABI, figure 3.36. */
+#define CFI_REG_BP 6
+#define CFI_REG_SP 7
 
 enum cfi_reg_kind {
 	CFI_REG_SAME,
@@ -94,6 +83,9 @@ int cfi_program_init(struct cfi_context *context, struct cursor program,
 int cfi_program_run(const struct cfi_context *context, struct cursor program,
 		    const struct cfi_bases *bases, uint64_t start, uint64_t end,
 		    struct cfi_rows *rows);
+
+/* The rule of a state; signal: of a signal frame's function. */
+struct unwind_rule cfi_rule(const struct cfi_state *state, bool signal);
 
 /* Symbolic evaluation of the expressions that compilers, linkers and libc write. */
 void cfi_expression_cfa(struct cursor expression, struct cfi_cfa *ret);

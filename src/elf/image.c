@@ -27,6 +27,8 @@
 #define INTERP_MAX_SIZE	  4096u
 #define DYNAMIC_MAX_SIZE  65536u
 
+#define PAGE_SIZE 4096u
+
 struct segment {
 	uint64_t offset;
 	uint64_t vaddr;
@@ -336,6 +338,11 @@ Elf *image_elf(struct image *image)
 	return image->elf;
 }
 
+Elf *image_elf_new(const struct image *image)
+{
+	return elf_begin(image->fd, ELF_C_READ, NULL);
+}
+
 const char *image_build_id(const struct image *image)
 {
 	return image->build_id;
@@ -388,6 +395,31 @@ int image_vaddr_to_offset(const struct image *image, uint64_t vaddr, uint64_t *r
 		return -ERANGE;
 	*ret = vaddr - segment->vaddr + segment->offset;
 	return 0;
+}
+
+int image_assume_code(struct image *image, uint64_t offset)
+{
+	GElf_Phdr phdr;
+
+	for (size_t i = 0; gelf_getphdr(image->elf, i, &phdr); i++) {
+		const uint64_t skip = phdr.p_vaddr & (PAGE_SIZE - 1);
+
+		if (phdr.p_type != PT_LOAD || !(phdr.p_flags & PF_X))
+			continue;
+		if (offset > UINT64_MAX - skip || phdr.p_memsz > UINT64_MAX - phdr.p_vaddr ||
+		    phdr.p_memsz > UINT64_MAX - offset - skip)
+			return -ENOENT;
+		/* There is room for one: this is one. */
+		image->segments[0] = (struct segment){
+			.offset = offset + skip,
+			.vaddr = phdr.p_vaddr,
+			.size = phdr.p_memsz,
+			.executable = true,
+		};
+		image->segment_count = 1;
+		return 0;
+	}
+	return -ENOENT;
 }
 
 const uint8_t *image_bytes(struct image *image, uint64_t vaddr, size_t size, size_t *ret_size)

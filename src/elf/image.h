@@ -28,7 +28,19 @@ DEFINE_CLEANUP(image, struct image *, image_free)
 
 const char *image_path(const struct image *image);
 int image_fd(const struct image *image);
+/* Shared by all users of the image, and libelf keeps in it whatever was read. */
 Elf *image_elf(struct image *image);
+/*
+ * A handle of the caller's own, for elf_end(): its memory goes with it, and it can be used while
+ * others use the image. NULL if memory ran out or the file has become unreadable.
+ */
+Elf *image_elf_new(const struct image *image);
+static inline void image_elf_end(Elf *elf)
+{
+	elf_end(elf);
+}
+DEFINE_CLEANUP(elf, Elf *, image_elf_end)
+
 /* Lower-case hex digits of the GNU build-id note, or "" if there is none. */
 const char *image_build_id(const struct image *image);
 /* ET_EXEC, or ET_DYN with DF_1_PIE, or with PT_INTERP and no DT_SONAME (libc.so.6 has both). */
@@ -39,6 +51,13 @@ const char *image_interpreter(const struct image *image);
 /* Conversion by PT_LOAD. Return 0, or -ERANGE if no segment's file part covers it. */
 int image_offset_to_vaddr(const struct image *image, uint64_t offset, uint64_t *ret);
 int image_vaddr_to_offset(const struct image *image, uint64_t vaddr, uint64_t *ret);
+
+/*
+ * For a separate debug file, whose segments have addresses but no bytes: its code is from now on
+ * what the image has at file offset `offset`, where a mapping of it begins. image_bytes() then has
+ * no meaning. Returns 0, or -ENOENT if it has no code segment.
+ */
+int image_assume_code(struct image *image, uint64_t offset);
 
 /*
  * Up to size bytes of the file at a virtual address, owned by the image. Returns NULL if the

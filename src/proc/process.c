@@ -83,6 +83,30 @@ static int status_number(const char *text, const char *key, int *ret)
 	return pos && sscanf(pos + strlen(key), "%d", ret) == 1 ? 0 : -EINVAL;
 }
 
+/* The last number of "\nNStgid:", which lists the namespaces from ours inwards. */
+static pid_t status_ns_tgid(const char *text, pid_t tgid)
+{
+	static const char key[] = "\nNStgid:";
+	const char *pos = strstr(text, key);
+	pid_t last = tgid;
+	int number, length;
+
+	for (pos = pos ? pos + strlen(key) : ""; sscanf(pos, "%*[ \t]%d%n", &number, &length) == 1;
+	     pos += length)
+		last = number;
+	return last;
+}
+
+/* "\nUid:" and the real, effective, saved and file system ids. */
+static uid_t status_euid(const char *text)
+{
+	static const char key[] = "\nUid:";
+	const char *pos = strstr(text, key);
+	unsigned int euid;
+
+	return pos && sscanf(pos + strlen(key), "%*u %u", &euid) == 1 ? euid : (uid_t)-1;
+}
+
 int process_read(pid_t pid, struct process *ret)
 {
 	char *stat _cleanup_free_ = NULL, *status _cleanup_free_ = NULL;
@@ -101,6 +125,8 @@ int process_read(pid_t pid, struct process *ret)
 	if (err)
 		return err;
 	process.thread = process.tgid != pid;
+	process.euid = status_euid(status);
+	process.ns_tgid = status_ns_tgid(status, process.tgid);
 	/* Missing in kernels without seccomp. */
 	if (!status_number(status, "\nSeccomp:", &seccomp))
 		process.seccomp_mode = seccomp;

@@ -13,6 +13,8 @@ struct process {
 	bool zombie;
 	bool thread; /* pid names a thread that is not its group's leader */
 	pid_t tgid;
+	pid_t ns_tgid; /* as the process itself sees it, in its PID namespace */
+	uid_t euid;
 	unsigned int seccomp_mode;	/* 0 none, 1 strict, 2 filter */
 	unsigned long long start_ticks; /* with the pid, the identity of the process */
 };

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "profile/snapshot.h"
+#include "symbolize/raw_code.h"
 
 /*
  * Frames that only pass an allocation on. pprof removes a match and everything below it, so the
@@ -32,6 +33,13 @@ struct known_frame {
 	UT_hash_handle hh;
 };
 
+/* A mapping that no file backs. */
+struct known_mapping {
+	const struct raw_mapping *raw;
+	uint32_t mapping;
+	UT_hash_handle hh;
+};
+
 /* A made-up frame, such as "[cut: ...]". */
 struct known_note {
 	char *text;
@@ -44,6 +52,7 @@ struct builder {
 	struct profile *profile;
 	struct known_frame *frames;
 	struct known_note *notes;
+	struct known_mapping *raw_mappings;
 	uint32_t *mappings; /* by image id */
 	size_t mapping_count;
 	const struct image_entry *main_entry;
@@ -53,6 +62,7 @@ static void builder_fini(struct builder *builder)
 {
 	struct known_frame *frame, *next_frame;
 	struct known_note *note, *next_note;
+	struct known_mapping *mapping, *next_mapping;
 
 	HASH_ITER (hh, builder->frames, frame, next_frame) {
 		HASH_DEL(builder->frames, frame);
@@ -62,6 +72,10 @@ static void builder_fini(struct builder *builder)
 		HASH_DEL(builder->notes, note);
 		free(note->text);
 		free(note);
+	}
+	HASH_ITER (hh, builder->raw_mappings, mapping, next_mapping) {
+		HASH_DEL(builder->raw_mappings, mapping);
+		free(mapping);
 	}
 	free(builder->mappings);
 	profile_free(builder->profile);
@@ -106,24 +120,85 @@ static uint32_t mapping_of(struct builder *builder, const struct image_entry *en
 	return builder->mappings[entry->id];
 }
 
+/* The mapping of code without a file: 0 for *raw NULL, which is in none that we know. */
+static int raw_mapping_of(struct builder *builder, const struct raw_mapping *raw, uint32_t *ret)
+{
+	struct known_mapping *known;
+	struct profile_mapping mapping;
+
+	*ret = 0;
+	if (!raw)
+		return 0;
+	HASH_FIND_PTR(builder->raw_mappings, &raw, known);
+	if (!known) {
+		known = calloc(1, sizeof(*known));
+		if (!known)
+			return -ENOMEM;
+		mapping = (struct profile_mapping){
+			.start = raw->start,
+			.limit = raw->end,
+			.filename = profile_string(builder->profile, raw->name),
+			.build_id = profile_string(builder->profile, raw->build_id),
+		};
+		known->raw = raw;
+		known->mapping = profile_add_mapping(builder->profile, &mapping);
+		HASH_ADD_PTR(builder->raw_mappings, raw, known);
+		if (!known->hh.tbl) {
+			free(known);
+			return -ENOMEM;
+		}
+	}
+	*ret = known->mapping;
+	return 0;
+}
+
 static uint32_t add_function(struct builder *builder, const char *name, const char *system_name,
-			     const char *filename)
+			     const char *filename, long start_line)
 {
 	struct profile_function function = {
 		.name = profile_string(builder->profile, name),
 		.system_name = profile_string(builder->profile, system_name),
 		.filename = profile_string(builder->profile, filename),
+		.start_line = start_line,
 	};
 
 	return profile_add_function(builder->profile, &function);
 }
 
-/* A location for code in an image, with its names. */
+/* A location with its names. */
+static int named_location(struct builder *builder, uint32_t mapping, uint64_t address,
+			  const struct symbolized_frame *names, uint32_t *ret)
+{
+	struct profile_mapping *flags = mapping ? &builder->profile->mappings[mapping - 1] : NULL;
+	_cleanup_free_ struct profile_line *lines = calloc(names->line_count + 1, sizeof(*lines));
+	bool filenames = false, numbers = false;
+
+	if (!lines)
+		return -ENOMEM;
+	for (size_t i = 0; i < names->line_count; i++) {
+		const struct symbolized_line *line = &names->lines[i];
+
+		lines[i].function = add_function(builder, line->name, line->system_name,
+						 line->filename, line->start_line);
+		lines[i].line = line->line;
+		filenames |= line->filename != NULL;
+		numbers |= line->line != 0;
+	}
+	if (flags && names->line_count) {
+		flags->has_functions = true;
+		flags->has_filenames |= filenames;
+		flags->has_line_numbers |= numbers;
+		flags->has_inline_frames |= names->line_count > 1;
+	}
+	*ret = profile_add_location(builder->profile, mapping, address, lines, names->line_count);
+	return 0;
+}
+
+/* A location for code in an image. */
 static int image_location(struct builder *builder, const struct image_entry *entry, uint64_t offset,
 			  uint32_t *ret)
 {
 	uint32_t mapping = mapping_of(builder, entry);
-	_cleanup_free_ struct profile_line *lines = NULL;
 	struct symbolized_frame names = {};
 	int err;
 
@@ -134,29 +209,33 @@ static int image_location(struct builder *builder, const struct image_entry *ent
 		if (err)
 			return err;
 	}
-	if (names.line_count) {
-		lines = calloc(names.line_count, sizeof(*lines));
-		if (!lines)
-			return -ENOMEM;
-	}
-	for (size_t i = 0; i < names.line_count; i++) {
-		const struct symbolized_line *line = &names.lines[i];
+	return named_location(builder, mapping, entry->start + offset - entry->offset, &names, ret);
+}
 
-		lines[i].function =
-			add_function(builder, line->name, line->system_name, line->filename);
-		lines[i].line = line->line;
-		if (line->filename)
-			builder->profile->mappings[mapping - 1].has_filenames = true;
-		if (line->line)
-			builder->profile->mappings[mapping - 1].has_line_numbers = true;
+static const struct snapshot_process *find_process(const struct snapshot_input *input,
+						   uint32_t serial)
+{
+	for (size_t i = 0; i < input->process_count; i++) {
+		if (input->processes[i].serial == serial)
+			return &input->processes[i];
 	}
-	if (names.line_count)
-		builder->profile->mappings[mapping - 1].has_functions = true;
-	if (names.line_count > 1)
-		builder->profile->mappings[mapping - 1].has_inline_frames = true;
-	*ret = profile_add_location(builder->profile, mapping,
-				    entry->start + offset - entry->offset, lines, names.line_count);
-	return 0;
+	return NULL;
+}
+
+/* A location for code that no file backs. */
+static int raw_location(struct builder *builder, uint64_t address, uint32_t serial, uint32_t *ret)
+{
+	const struct snapshot_process *process = find_process(builder->input, serial);
+	struct symbolized_frame names = {};
+	uint32_t mapping;
+	int err = 0;
+
+	if (process)
+		err = symbolizer_lookup_raw(builder->input->symbolizer, process->pid, address,
+					    &names);
+	if (!err)
+		err = raw_mapping_of(builder, names.mapping, &mapping);
+	return err ? err : named_location(builder, mapping, address, &names, ret);
 }
 
 static int frame_location(struct builder *builder, uint64_t frame, uint32_t serial, uint32_t *ret)
@@ -164,7 +243,7 @@ static int frame_location(struct builder *builder, uint64_t frame, uint32_t seri
 	_cleanup_free_ struct known_frame *known = calloc(1, sizeof(*known));
 	const struct image_entry *entry = NULL;
 	struct known_frame *found;
-	int err;
+	int err = 0;
 
 	if (!known)
 		return -ENOMEM;
@@ -177,14 +256,14 @@ static int frame_location(struct builder *builder, uint64_t frame, uint32_t seri
 	}
 	if (!(frame & FRAME_RAW))
 		entry = images_lookup(builder->input->images, frame >> FRAME_OFFSET_BITS);
-	if (entry) {
+	if (entry)
 		err = image_location(builder, entry, frame & FRAME_OFFSET_MASK, &known->location);
-		if (err)
-			return err;
-	} else {
-		known->location =
-			profile_add_location(builder->profile, 0, frame & ~FRAME_RAW, NULL, 0);
-	}
+	else if (frame & FRAME_RAW)
+		err = raw_location(builder, frame & ~FRAME_RAW, serial, &known->location);
+	else
+		known->location = profile_add_location(builder->profile, 0, frame, NULL, 0);
+	if (err)
+		return err;
 	*ret = known->location;
 	HASH_ADD(hh, builder->frames, key, sizeof(known->key), known);
 	if (!known->hh.tbl)
@@ -209,7 +288,7 @@ static int note_location(struct builder *builder, const char *text, uint32_t *re
 			free(note);
 			return -ENOMEM;
 		}
-		line.function = add_function(builder, text, text, NULL);
+		line.function = add_function(builder, text, text, NULL, 0);
 		note->location = profile_add_location(builder->profile, 0, 0, &line, 1);
 		HASH_ADD_KEYPTR(hh, builder->notes, note->text, strlen(note->text), note);
 		if (!note->hh.tbl) {
@@ -256,16 +335,6 @@ static int cut_location(struct builder *builder, const struct heap_stack *stack,
 	else
 		snprintf(note, sizeof(note), "[cut: %s]", text);
 	return note_location(builder, note, ret);
-}
-
-static const struct snapshot_process *find_process(const struct snapshot_input *input,
-						   uint32_t serial)
-{
-	for (size_t i = 0; i < input->process_count; i++) {
-		if (input->processes[i].serial == serial)
-			return &input->processes[i];
-	}
-	return NULL;
 }
 
 static int64_t round_bytes(unsigned __int128 bytes)

@@ -93,3 +93,54 @@ char *demangle(const char *name)
 		text = dlang_demangle(name, OPTIONS);
 	return text ? text : strdup(name);
 }
+
+/*
+ * Where a suffix that compilers put on copies and parts of a function begins: GCC's and LLVM's
+ * names for them, each with or without a number. NULL if the name ends in none.
+ */
+static char *find_suffix(char *name)
+{
+	static const char *const suffixes[] = {
+		"cold", "part", "constprop", "isra", "llvm", "lto_priv", "localalias", "__uniq",
+	};
+	char *end = name + strlen(name), *dot;
+
+	dot = memrchr(name, '.', end - name);
+	if (dot && dot[1] && !dot[1 + strspn(dot + 1, "0123456789")]) {
+		end = dot;
+		dot = memrchr(name, '.', end - name);
+	}
+	if (!dot || dot == name)
+		return NULL;
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+		if (strlen(suffixes[i]) == (size_t)(end - dot - 1) &&
+		    !strncmp(dot + 1, suffixes[i], end - dot - 1))
+			return dot;
+	}
+	return NULL;
+}
+
+char *demangle_function(const char *name)
+{
+	static const char plt[] = "@plt";
+	char *base = strdup(name), *text, *suffix, *both;
+	size_t length;
+	bool is_plt;
+
+	if (!base)
+		return NULL;
+	length = strlen(base);
+	is_plt = length > strlen(plt) && !strcmp(base + length - strlen(plt), plt);
+	if (is_plt)
+		base[length - strlen(plt)] = 0;
+	while ((suffix = find_suffix(base)))
+		*suffix = 0;
+	text = demangle(base);
+	free(base);
+	if (!text || !is_plt)
+		return text;
+	both = realloc(text, strlen(text) + sizeof(plt));
+	if (!both)
+		free(text);
+	return both ? strcat(both, plt) : NULL;
+}

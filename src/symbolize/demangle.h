@@ -9,4 +9,11 @@
  */
 char *demangle(const char *name);
 
+/*
+ * What people call the function that a symbol names: demangled, and the parts and copies that a
+ * compiler makes of a function (foo.cold, foo.part.0, foo.constprop.0) by the function's own name.
+ * "foo@plt" keeps its "@plt". The caller frees it. NULL if memory ran out.
+ */
+char *demangle_function(const char *name);
+
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "heaptap/unwind.h"
 #include "proc/maps.h"
 
 struct images {
@@ -13,14 +14,24 @@ struct images {
 	struct image **files; /* owned; no two have the same build-id */
 	size_t file_count;
 	uint32_t main_id;
+	int (*identify)(void *arg, const int *fds, size_t count, uint32_t *ids);
+	void *identify_arg;
+	uint8_t attempts[UNWIND_MAX_IMAGES]; /* to find a sight's file, by id */
 };
 
-int images_new(struct images **ret)
+/* A file that is mapped and unmapped all the time is looked for so often. */
+#define MAX_ATTEMPTS 16
+
+
+int images_new(int (*identify)(void *arg, const int *fds, size_t count, uint32_t *ids), void *arg,
+	       struct images **ret)
 {
 	struct images *images = calloc(1, sizeof(*images));
 
 	if (!images)
 		return -ENOMEM;
+	images->identify = identify;
+	images->identify_arg = arg;
 	*ret = images;
 	return 0;
 }
@@ -32,7 +43,6 @@ static void entry_free(struct image_entry *entry)
 	free(entry->path);
 	free(entry);
 }
-DEFINE_CLEANUP(entry, struct image_entry *, entry_free)
 
 void images_free(struct images *images)
 {
@@ -141,25 +151,77 @@ int images_add_file(struct images *images, uint32_t id, struct image *image)
 	return err;
 }
 
-/* Opens the sight's file through the process that maps it. */
-static int open_sight(const struct image_sight *sight, const struct maps *maps, struct image **ret)
+/* Whether the kernel side gives this id to the file of a mapping; opens it then. */
+static int open_if_same(struct images *images, const struct image_sight *sight,
+			const struct mapping *mapping, struct image **ret)
 {
-	const struct mapping *mapping = maps_find(maps, sight->start);
-	int fd;
+	_cleanup_close_ int fd = -1;
+	uint32_t id;
+	int err;
 
-	if (!mapping || !mapping->inode)
-		return -ENOENT;
+	if (!mapping || !mapping->inode || !mapping->executable)
+		return -EAGAIN;
 	fd = maps_open_file(sight->tgid, mapping);
 	if (fd < 0)
-		return fd;
-	return image_open(fd, mapping->path, ret);
+		return -EAGAIN;
+	err = images->identify(images->identify_arg, &fd, 1, &id);
+	if (err)
+		return err;
+	if (id != sight->id)
+		return -EAGAIN;
+	return image_open(take_fd(fd), mapping->path, ret);
+}
+
+/* Looks for the sight's file where it was seen, then in all mappings of the process. */
+static int find_sight(struct images *images, const struct image_sight *sight,
+		      const struct maps *maps, struct image **ret, const struct mapping **ret_at)
+{
+	int err;
+
+	*ret_at = maps_find(maps, sight->start);
+	err = open_if_same(images, sight, *ret_at, ret);
+	for (size_t i = 0; i < maps->count && err == -EAGAIN; i++) {
+		const struct mapping *mapping = &maps->entries[i];
+		const char *slash = strrchr(mapping->path, '/');
+
+		if (!slash || strncmp(slash + 1, sight->name, sizeof(sight->name) - 1))
+			continue;
+		*ret_at = mapping;
+		err = open_if_same(images, sight, mapping, ret);
+	}
+	return err;
+}
+
+/* Whether another attempt may find the file. */
+static bool may_try_again(struct images *images, uint32_t id)
+{
+	return id < sizeof(images->attempts) && images->attempts[id]++ < MAX_ATTEMPTS;
+}
+
+static int add_nameless(struct images *images, const struct image_sight *sight)
+{
+	_cleanup_free_ char *path = strndup(sight->name, sizeof(sight->name));
+	struct image_entry *entry;
+	int err;
+
+	if (!path)
+		return -ENOMEM;
+	err = add_entry(images, sight->id, NULL, &path, sight->file_size);
+	if (err)
+		return err;
+	entry = images->by_id[sight->id];
+	entry->start = sight->start;
+	entry->end = sight->end;
+	entry->offset = sight->offset;
+	entry->located = true;
+	return 0;
 }
 
 int images_add_sight(struct images *images, const struct image_sight *sight)
 {
 	struct maps *maps CLEANUP(maps) = NULL;
 	struct image *image CLEANUP(image) = NULL;
-	_cleanup_free_ char *path = NULL;
+	const struct mapping *mapping = NULL;
 	struct image_entry *entry;
 	int err;
 
@@ -167,23 +229,20 @@ int images_add_sight(struct images *images, const struct image_sight *sight)
 		return 0;
 	err = maps_read(sight->tgid, &maps);
 	if (!err)
-		err = open_sight(sight, maps, &image);
+		err = find_sight(images, sight, maps, &image, &mapping);
 	if (err == -ENOMEM)
 		return err;
-	if (image) {
-		err = images_add_file(images, sight->id, take_ptr(image));
-	} else {
-		path = strndup(sight->name, sizeof(sight->name));
-		if (!path)
-			return -ENOMEM;
-		err = add_entry(images, sight->id, NULL, &path, sight->file_size);
-	}
+	if (err == -EAGAIN && may_try_again(images, sight->id))
+		return err;
+	if (!image)
+		return add_nameless(images, sight);
+	err = images_add_file(images, sight->id, take_ptr(image));
 	if (err)
 		return err;
 	entry = images->by_id[sight->id];
-	entry->start = sight->start;
-	entry->end = sight->end;
-	entry->offset = sight->offset;
+	entry->start = mapping->start;
+	entry->end = mapping->end;
+	entry->offset = mapping->offset;
 	entry->located = true;
 	return 0;
 }

@@ -33,7 +33,12 @@ void images_find_gone(const struct images *images, const struct maps *maps,
 		      void (*gone)(void *arg, uint32_t id), void *arg);
 
 
-int images_new(struct images **ret);
+/*
+ * identify tells which id the kernel side gives to each of count files (0: none). It makes sure that
+ * an id gets the file that it stands for, whatever the process has mapped in its place by then.
+ */
+int images_new(int (*identify)(void *arg, const int *fds, size_t count, uint32_t *ids), void *arg,
+	       struct images **ret);
 void images_free(struct images *images);
 DEFINE_CLEANUP(images, struct images *, images_free)
 
@@ -45,7 +50,9 @@ int images_add_file(struct images *images, uint32_t id, struct image *image);
 
 /*
  * Opens and adds the file of an image that the kernel side has met, through the process that maps
- * it. Where that fails the entry has a name, but no image.
+ * it. Returns 0 if the id is known now; -EAGAIN if the process has unmapped the file for the moment;
+ * -ENOMEM. Where nothing helps (the process is gone, the file is never found) the entry has a name,
+ * but no image.
  */
 int images_add_sight(struct images *images, const struct image_sight *sight);
 

@@ -28,14 +28,19 @@ struct line_frame {
  * if it has none, -ENOMEM, -EBADMSG for DWARF that libdw refuses.
  */
 int lines_open(struct image *image, struct lines **ret);
+/*
+ * The same, for a target with a root of its own: files beside the image are searched below root_fd,
+ * as of root_open(), and then in ours. The descriptor is duplicated; -1 is none.
+ */
+int lines_open_at(struct image *image, int root_fd, struct lines **ret);
 void lines_close(struct lines *lines);
 DEFINE_CLEANUP(lines, struct lines *, lines_close)
 
 /*
  * The functions at a virtual address, innermost inlined first, the real one last. *ret is owned by
  * the lines and valid until the next call. *ret_count is 0 if no unit covers the address. The
- * address is that of an instruction's byte, not a return address. Returns 0, -ENOMEM, or -E2BIG once
- * the image has used up its bound of time or memory.
+ * address is that of an instruction's byte, not a return address. Returns 0, -ENOMEM, or -E2BIG
+ * once the image has used up its bound of time or memory.
  */
 int lines_lookup(struct lines *lines, uint64_t vaddr, const struct line_frame **ret,
 		 size_t *ret_count);

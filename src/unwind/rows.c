@@ -21,6 +21,8 @@
 
 /* Functions are aligned to 16 bytes. */
 #define PADDING 15
+/* Bytes from an entry point to the last call of its own; glibc's linker has 80. */
+#define ENTRY_CODE 256
 
 struct builder {
 	const struct code *code;
@@ -30,6 +32,7 @@ struct builder {
 	size_t cursor;
 	bool all;
 	uint64_t entry;
+	uint64_t entry_offset;
 	struct synth_targets targets;
 	struct cfi_rows scratch;
 	struct unwind_rows *rows;
@@ -92,33 +95,71 @@ static int add_range(struct builder *b, uint64_t start, uint64_t end,
 	return append(b, start, rule);
 }
 
+/*
+ * The entry point without a description is hand-written code that calls on and never returns, such
+ * as the dynamic linker's: where it is in a gap, it is the end of stacks.
+ */
 static int add_gap(struct builder *b, uint64_t start, uint64_t end)
 {
+	static const struct unwind_rule end_rule = {.cfa_kind = CFA_END};
+	uint64_t entry_end = b->entry_offset + ENTRY_CODE < end ? b->entry_offset + ENTRY_CODE : end;
+	int err;
+
+	if (b->entry && start <= b->entry_offset && b->entry_offset < end) {
+		err = add_range(b, start, b->entry_offset, &gap_rule);
+		if (!err)
+			err = add_range(b, b->entry_offset, entry_end, &end_rule);
+		return err ? err : add_range(b, entry_end, end, &gap_rule);
+	}
 	if (start < end && end - start <= PADDING &&
 	    !callsites_any(&b->callsites, &b->cursor, start, end))
 		return 0;
 	return add_range(b, start, end, &gap_rule);
 }
 
+/* How many of the targets lie below an address. */
+static size_t targets_below(const struct builder *b, uint64_t vaddr)
+{
+	size_t low = 0, high = b->targets.count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (b->targets.addresses[middle] < vaddr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
 static int decode(struct builder *b, const struct span *span, uint64_t vaddr)
 {
 	uint8_t *bytes _cleanup_free_ = malloc(span->end - span->start);
+	size_t first = targets_below(b, vaddr), behind;
 	struct synth_code code = {
 		.bytes = bytes,
 		.vaddr = vaddr,
 		.entry = b->entry,
 		.many = span->many,
-		.starts = b->targets.addresses,
-		.start_count = span->many ? b->targets.count : 0,
+		.fragment = span->fragment,
 	};
 	int err;
 
 	if (!bytes)
 		return -ENOMEM;
+	if (span->many && b->targets.count) {
+		behind = targets_below(b, vaddr + (span->end - span->start));
+		code.starts = b->targets.addresses + first;
+		code.start_count = behind - first;
+	}
 	code.size = code_read(b->code, span->start, bytes, span->end - span->start);
 	err = synth_rows(&code, &b->scratch);
 	if (!err && b->scratch.count)
 		b->rows->synthesized++;
+	/* Where functions begin was a guess, so that is what the rules are. */
+	for (size_t i = 0; span->many && i < b->scratch.count; i++)
+		b->scratch.entries[i].rule.guessed = b->scratch.entries[i].rule.cfa_kind > CFA_END;
 	return err;
 }
 
@@ -131,8 +172,10 @@ static int add_span(struct builder *b, const struct span *span)
 
 	if (span->function)
 		err = cfi_rows(b->cfi, span->function, &b->scratch);
-	else
+	else if (b->all || callsites_any(&b->callsites, &b->cursor, span->start, span->end))
 		err = decode(b, span, span->start - to_offset);
+	else
+		return 0;
 	if (err == -EBADMSG) {
 		b->rows->dropped_fdes++;
 		return add_gap(b, span->start, span->end);
@@ -200,7 +243,9 @@ static int build(struct builder *b, struct image *image, const struct symtab *sy
 		return err;
 	if (!b->spans.count)
 		return -ENOENT;
-	b->entry = gelf_getehdr(image_elf(image), &ehdr) ? ehdr.e_entry : 0;
+	if (gelf_getehdr(image_elf(image), &ehdr) &&
+	    !image_vaddr_to_offset(image, ehdr.e_entry, &b->entry_offset))
+		b->entry = ehdr.e_entry;
 	b->rows->dropped_fdes = b->spans.dropped + (b->cfi ? cfi_dropped(b->cfi) : 0);
 	err = add_spans(b);
 	/* No table is empty: an image without calls has a row that says so. */

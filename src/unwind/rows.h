@@ -24,12 +24,13 @@ struct unwind_rows {
 	size_t count;
 	size_t dropped_fdes;	 /* malformed, or out of bounds */
 	size_t unsupported_rows; /* kept, as CFA_UNSUPPORTED */
-	size_t synthesized;	 /* functions whose rows were decoded from code */
+	size_t synthesized;	 /* functions, or stretches of them, decoded from code */
 };
 
 /*
  * Builds the rows of an image. all: also rows that no call's return address can select, for images
- * that a signal or fault can interrupt anywhere. symtab may be NULL: then nothing is synthesized.
+ * that a signal or fault can interrupt anywhere. symtab may be NULL: then code is decoded only in
+ * images that describe less than half of theirs, and without its help.
  * Malformed input drops that FDE, not the image. Errors: -ENOENT if nothing could be built, -E2BIG
  * past UNWIND_MAX_ROWS or 4 GiB of file, -ENOMEM.
  */

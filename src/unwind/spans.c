@@ -34,6 +34,7 @@ struct collector {
 	/* The symbol at hand: several may have one start. */
 	uint64_t symbol_start;
 	uint64_t symbol_size;
+	bool symbol_is_fragment;
 	uint64_t symbol_end; /* of the one before */
 };
 
@@ -184,7 +185,10 @@ static int add_symbol(struct collector *c, uint64_t next)
 {
 	const struct code_segment *segment = code_at_vaddr(c->code, c->symbol_start);
 	const struct span *described;
-	struct span span = {.many = !c->symbol_size};
+	struct span span = {
+		.many = !c->symbol_size,
+		.fragment = c->symbol_is_fragment,
+	};
 	uint64_t size = c->symbol_size ? c->symbol_size : next - c->symbol_start;
 
 	/* Symbols inside of others are labels. */
@@ -217,6 +221,8 @@ static int collect_symbol(const struct symbol *symbol, void *context)
 		err = add_symbol(c, symbol->start);
 	c->symbol_start = symbol->start;
 	c->symbol_size = symbol->size;
+	/* What gcc moves out of the way. */
+	c->symbol_is_fragment = strstr(symbol->name, ".cold");
 	return err;
 }
 
@@ -226,7 +232,12 @@ static int add_rest(struct collector *c, uint64_t start, uint64_t end)
 	int err = 0;
 
 	for (; !err && start < end; start += SYNTH_MAX_SIZE) {
-		struct span span = {.start = start, .end = end, .many = true};
+		struct span span = {
+			.start = start,
+			.end = end,
+			.many = true,
+			.fragment = true,
+		};
 
 		if (end - start > SYNTH_MAX_SIZE)
 			span.end = start + SYNTH_MAX_SIZE;

@@ -13,6 +13,7 @@ struct span {
 	/* NULL: code to decode, a function's, or if many any number of them. */
 	const struct cfi_function *function;
 	bool many;
+	bool fragment; /* see synth.h */
 };
 
 /* By start, and not overlapping. */

@@ -10,16 +10,18 @@
 #include "elf/cfi_program.h"
 
 /* What is decoded at once: more is -E2BIG. No compiler writes functions of this size. */
-#define SYNTH_MAX_SIZE (4u << 20)
+#define SYNTH_MAX_SIZE (8u << 20)
 
 struct synth_code {
 	const uint8_t *bytes;
 	size_t size;
 	uint64_t vaddr;
 	uint64_t entry; /* the program's entry point, which nothing called; 0: not known */
+	/* Does not begin with a function: in the middle of one, or with padding. */
+	bool fragment;
 	/*
-	 * No symbol says that this is one function: code that nothing jumps to begins another one
-	 * behind a jump or a return, and so do these addresses, ascending.
+	 * No symbol says that this is one function. Others start at these addresses, ascending,
+	 * and where code that nothing leads to begins as functions do.
 	 */
 	bool many;
 	const uint64_t *starts;
@@ -27,7 +29,7 @@ struct synth_code {
 };
 
 /*
- * Replaces *rows by those of the code. Where the decoder loses track they are CFA_UNSUPPORTED. A
+ * Replaces *rows by those of the code. Where the decoder loses track they are CFA_GAP. A
  * signal restorer's row starts one byte early, for the lookup at its address minus one. Errors:
  * -E2BIG, -ENOMEM.
  */

@@ -198,3 +198,43 @@ mount_small() {
 	mount -t tmpfs -o "size=$2" tmpfs "$1"
 	MOUNTED+=("$1")
 }
+
+# same_stacks TRUTH SNAPSHOT [any]: every stack as the program says. One that is marked as early may
+# be cut, if it is right as far as it goes and says why; with `any`, every one may, for any reason.
+same_stacks() {
+	"${STACKS:-$E2E/pprof_stacks.py}" "$2" >stacks || return 1
+	awk -v any="${3:-}" '
+		NR == FNR {
+			if (!(($2 " " $3) in missing))
+				want[$2] = want[$2] $3 "\n"
+			early[$2] = any || $1 ~ /_early$/
+			name[$2] = $1
+			missing[$2 " " $3] = 1
+			next
+		}
+		!($1 in want) { next }
+		{
+			stack = $2
+			if (early[$1] && sub(/;\[cut:_[^;]*(not_built_yet|interrupted_between_calls)[^;]*\]$/, ";", stack) ||
+			    any && sub(/;\[cut:_[^;]*\]$/, ";", stack))
+				found = index("\n" want[$1], "\n" stack)
+			else
+				found = index("\n" want[$1], "\n" stack "\n")
+			delete missing[$1 " " stack]
+			if (!found) {
+				print name[$1] ": " $2
+				print "  not among:\n" want[$1]
+				wrong = 1
+			}
+		}
+		END {
+			for (key in missing) {
+				split(key, part, " ")
+				if (early[part[1]])
+					continue
+				print name[part[1]] " has no stack " part[2]
+				wrong = 1
+			}
+			exit wrong
+		}' "$1" stacks
+}

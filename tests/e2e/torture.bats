@@ -41,44 +41,6 @@ setup_file() {
 		xargs -P "$(nproc)" -L 1 bash -euc 'build "$@"' build
 }
 
-# same_stacks TRUTH SNAPSHOT: every stack as the program says. What is marked as early may be cut,
-# with the reason, if it is right as far as it goes.
-same_stacks() {
-	python3 "$E2E/pprof_stacks.py" "$2" >stacks || return 1
-	awk '
-		NR == FNR {
-			want[$2] = want[$2] $3 "\n"
-			early[$2] = $1 ~ /_early$/
-			name[$2] = $1
-			missing[$2 " " $3] = 1
-			next
-		}
-		!($1 in want) { next }
-		{
-			stack = $2
-			if (early[$1] && sub(/;\[cut:_[^;]*(_not_built_yet|_was_interrupted_between_calls)\]$/, ";", stack))
-				found = index("\n" want[$1], "\n" stack)
-			else
-				found = index("\n" want[$1], "\n" stack "\n")
-			delete missing[$1 " " stack]
-			if (!found) {
-				print name[$1] ": " $2
-				print "  not among:\n" want[$1]
-				wrong = 1
-			}
-		}
-		END {
-			for (key in missing) {
-				split(key, part, " ")
-				if (early[part[1]])
-					continue
-				print name[part[1]] " has no stack " part[2]
-				wrong = 1
-			}
-			exit wrong
-		}' "$1" stacks
-}
-
 # The background work of the loader takes an unknown time: more rounds if it was not done.
 follow() {
 	local program=$1 rounds
@@ -100,15 +62,42 @@ follow() {
 	return 1
 }
 
-# all COMPILER LEVEL: eight builds.
+# four FOLDER: its programs, in the current folder.
+four() {
+	follow "$1/pie/torture" "$FOLDER/torture_lib.so" &&
+		follow "$1/no-pie/torture" "$FOLDER/torture_lib.so" &&
+		follow "$1/static-pie/torture" &&
+		follow "$1/static/torture"
+}
+
+# all COMPILER LEVEL: eight builds, two at a time.
 all() {
-	local folder
-	for folder in "$FOLDER/$1-$2"-{omit,no-omit}; do
-		follow "$folder/pie/torture" "$FOLDER/torture_lib.so"
-		follow "$folder/no-pie/torture" "$FOLDER/torture_lib.so"
-		follow "$folder/static-pie/torture"
-		follow "$folder/static/torture"
+	local pointers pids=() pid failed=0
+	for pointers in omit no-omit; do
+		mkdir $pointers
+		(cd $pointers && four "$FOLDER/$1-$2-$pointers") >$pointers.out 2>&1 3>&- &
+		pids+=($!)
 	done
+	for pid in "${pids[@]}"; do
+		wait "$pid" || failed=1
+	done
+	cat ./*.out
+	return $failed
+}
+
+# bare COMPILER POINTERS OPTION...: a build whose unwind tables are taken out. The code is the same,
+# so the intact program knows the stacks; but a signal may come anywhere.
+bare() {
+	local intact=$FOLDER/$1-O2-$2/no-pie/torture
+	shift 2
+	rm -f p.*
+	mkdir -p bare
+	objcopy --remove-section .eh_frame --remove-section .eh_frame_hdr "$@" "$intact" bare/torture
+	"$intact" 1 "$FOLDER/torture_lib.so" | grep -v '^busy' >truth
+	"$HEAPTAP" record --sample-bytes 1 -o p -- bare/torture 1 "$FOLDER/torture_lib.so" >/dev/null
+	same_stacks truth "$(last_snapshot p)" any
+	# Not by saying nothing.
+	[ "$(grep -c '^300.*torture' stacks)" -ge 20 ]
 }
 
 @test "gcc -O0" {
@@ -133,4 +122,29 @@ all() {
 
 @test "clang -O3" {
 	all clang O3
+}
+
+@test "no tables: what the code tells is right, the rest is cut" {
+	for compiler in gcc clang; do
+		for pointers in omit no-omit; do
+			bare $compiler $pointers
+			# Some frame only tables can describe; the library's own are built later.
+			awk '
+				NR == FNR { name[$2] = $1; next }
+				$1 in name && name[$1] !~ /^(overaligned|library_early)$/ && /\[cut:/ {
+					print name[$1], $2
+					found = 1
+				}
+				END { exit found }' truth stacks
+		done
+	done
+}
+
+@test "no tables and no symbols: no stack is complete and wrong" {
+	for compiler in gcc clang; do
+		for pointers in omit no-omit; do
+			bare $compiler $pointers --strip-all
+			grep -q '^300.*;\[cut:' stacks
+		done
+	done
 }

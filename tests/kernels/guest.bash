@@ -29,6 +29,8 @@ cd /heaptap || exit
 # shellcheck source=../e2e/helpers.bash
 . tests/e2e/helpers.bash
 PLAIN_HEAPTAP=$HEAPTAP
+# There is no python here.
+export STACKS=/heaptap/build/oracle/stacks
 # An emulated machine is some thirty times slower.
 PATIENCE=150
 
@@ -258,8 +260,30 @@ test_deleted_library() {
 
 # --------------------------------------------------------------- torture stacks
 
-# The stack tests for code without frame pointers go here: a function each, called at the end of
-# check_mode().
+# torture PROGRAM ARG...: every stack equals the program's own backtrace(). What the loader does in
+# the background takes an unknown time: more rounds if it was not done.
+torture() {
+	local program=$1 rounds
+	shift
+	for rounds in 30 300; do
+		rm -f p.*
+		record --sample-bytes 1 -o p -- "$program" $rounds "$@" >truth 2>log || {
+			cat log
+			return 1
+		}
+		same_stacks truth "$(last_snapshot p)" >wrong && return
+	done
+	cat wrong
+	return 1
+}
+
+test_torture() {
+	torture /heaptap/build/kernels/torture /heaptap/build/kernels/torture_lib.so
+}
+
+test_torture_static() {
+	torture /heaptap/build/kernels/torture-static
+}
 
 # -------------------------------------------------------------------- the run
 
@@ -283,6 +307,8 @@ check_mode() {
 	check "$1: kill -9 of heaptap" test_killed_profiler
 	check "$1: kill -9 of the target" test_killed_target
 	check "$1: a library that was deleted" test_deleted_library
+	check "$1: stacks that are hard to unwind" test_torture
+	check "$1: the same in a static program" test_torture_static
 }
 
 test_kernel_is_quiet() {

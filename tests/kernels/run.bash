@@ -35,8 +35,8 @@ check_tools() {
 	for tool in qemu-system-x86_64 busybox cpio dpkg-deb apt-get; do
 		[ -n "$(type -P "$tool")" ] || die "$tool is missing: run \`make deps-kernels\`"
 	done
-	for tool in "$BUILD/heaptap" "$BUILD/workloads/idle"; do
-		[ -x "$tool" ] || die "$tool is missing: run \`make all workloads\`"
+	for tool in "$BUILD/heaptap" "$BUILD/workloads/idle" "$BUILD/oracle/stacks"; do
+		[ -x "$tool" ] || die "$tool is missing: run \`make check-kernels\`"
 	done
 }
 
@@ -85,6 +85,20 @@ list_programs() {
 		$4 == "FUNC" && $5 == "GLOBAL" && $7 != text { print substr($8, 1, 15) }'
 }
 
+# The program with stacks that are hard to unwind, without frame pointers: add_torture ROOT.
+add_torture() {
+	local root=$1 to=$CACHE/torture file
+	local flags=(-std=gnu++17 -pthread -O2 -fomit-frame-pointer)
+
+	mkdir -p "$to"
+	g++ "${flags[@]}" tests/workloads/torture.cc -o "$to/torture"
+	g++ "${flags[@]}" -DTORTURE_STATIC -static tests/workloads/torture.cc -o "$to/torture-static"
+	gcc -O2 -fPIC -shared tests/fixtures/torture_lib.c -o "$to/torture_lib.so"
+	for file in torture torture-static torture_lib.so; do
+		add "$root" "$to/$file" "/heaptap/build/kernels/$file"
+	done
+}
+
 build_initramfs() {
 	local root=$CACHE/root applet file
 
@@ -105,6 +119,8 @@ build_initramfs() {
 	for file in "$BUILD"/workloads/*; do
 		[ ! -x "$file" ] || add "$root" "$file" "/heaptap/build/workloads/${file##*/}"
 	done
+	add_torture "$root"
+	add "$root" "$BUILD/oracle/stacks" /heaptap/build/oracle/stacks
 	list_programs >"$root/heaptap/programs"
 	${CC:-gcc} -O1 -Wall -Wextra -static tests/kernels/verified.c -o "$root/usr/bin/verified"
 	install -D -m 644 tests/e2e/helpers.bash "$root/heaptap/tests/e2e/helpers.bash"

@@ -483,8 +483,9 @@ int main(int argc, char **argv)
 	       totals.kinds[CFA_GAP], totals.kinds[CFA_UNSUPPORTED], totals.kinds[CFA_END],
 	       totals.kinds[CFA_SP], totals.kinds[CFA_BP], totals.kinds[CFA_DEREF_BP],
 	       totals.kinds[CFA_DEREF_SP]);
-	printf("files=%zu rows=%zu callsites=%zu differing=%zu differing_rows=%zu no_table=%zu\n",
-	       totals.files, totals.rows, totals.callsites, totals.differing, totals.differing_rows,
-	       totals.no_table);
+	printf("other_rows_differing=%zu other_rows_unanswered=%zu no_table=%zu\n",
+	       totals.differing_rows, totals.unanswered_rows, totals.no_table);
+	printf("files=%zu rows=%zu callsites=%zu differing=%zu\n", totals.files, totals.rows,
+	       totals.callsites, totals.differing);
 	return totals.differing ? 1 : 0;
 }

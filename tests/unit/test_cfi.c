@@ -46,35 +46,42 @@ static const char opcodes[] = "	.text\n"
 		AT ESCAPE("0x0c,10,0") AT END("drap")
 	/* *(rsp + 16) + 8, said in several ways; what is not such a sum; other registers */
 	FUNC("expressions") AT ESCAPE("0x0f,5,0x77,16,0x06,0x23,8") AT ESCAPE(
-		"0x0f,7,0x92,7,0x10,0x06,0x38,0x22,0x96")
-		AT ESCAPE("0x0f,8,0x08,24,0x77,0,0x22,0x94,8,0x96") AT ESCAPE(
-			"0x0f,5,0x77,40,0x38,0x1c,0x96")
-			AT ESCAPE("0x0f,2,0x73,0") AT ESCAPE("0x0f,3,0x77,0,0x1f") AT ESCAPE(
-				"0x0f,4,0x77,0,0x06,0x06") AT END("expressions")
-				FUNC("bp_expressions") AT ESCAPE("0x10,6,2,0x23,0x10") AT ESCAPE(
-					"0x10,6,2,0x77,0x08") AT ESCAPE("0x10,6,2,0x76,0x70")
-					AT ESCAPE("0x16,6,3,0x76,0,0x06") AT ESCAPE("0x16,6,2,0x76,"
-										    "0") AT ESCAPE(
-						"0x16,6,2,0x76,8") AT ESCAPE("0x10,6,1,0x96") AT
-						END("bp_expressions") FUNC("plt") AT ESCAPE(
-							"0x0f,11,0x77,8,0x80,0,0x3f,0x1a,0x3b,0x2a,"
-							"0x33,0x24,0x22") AT ESCAPE("0x0f,11,0x77,"
-										    "8,0x80,0,0x3f,"
-										    "0x1a,0x3a,"
-										    "0x2a,0x33,"
-										    "0x24,0x22") AT
-							ESCAPE("0x0f,11,0x77,8,0x80,0,0x3f,0x1a,"
-							       "0x39,0x2a,0x33,0x24,0x22") AT END(
-								"plt") FUNC("large")
-								AT ESCAPE("0x0e,0xff,0xff,0xff,"
-									  "0xff,7") AT ESCAPE(
-									"0x0e,0x80,0x80,0x80,0x80,"
-									"8")
-									AT ESCAPE("0x0e,0xff,0xff,"
-										  "0xff,0xff,0xff,"
-										  "0xff,0xff,0xff,"
-										  "0xff,1")
-										AT END("large")
+		"0x0f,7,0x92,7,0x10,0x06,0x38,0x22,0x96") AT ESCAPE("0x0f,8,0x08,24,0x77,0,0x22,"
+								    "0x94,8,0x96") AT ESCAPE("0x0f,"
+											     "5,"
+											     "0x77,"
+											     "40,"
+											     "0x38,"
+											     "0x1c,"
+											     "0x96")
+		AT ESCAPE("0x0f,2,0x73,0") AT ESCAPE("0x0f,3,0x77,0,0x1f") AT ESCAPE(
+			"0x0f,4,0x77,0,0x06,0x06") AT END("expressions")
+			FUNC("bp_expressions") AT ESCAPE("0x10,6,2,0x23,0x10") AT ESCAPE(
+				"0x10,6,2,0x77,0x08") AT ESCAPE("0x10,6,2,0x76,0x70")
+				AT ESCAPE("0x16,6,3,0x76,0,0x06") AT ESCAPE(
+					"0x16,6,2,0x76,"
+					"0") AT ESCAPE("0x16,6,2,0x76,8") AT ESCAPE("0x10,6,1,0x96")
+					AT END("bp_expressions") FUNC("plt") AT ESCAPE(
+						"0x0f,11,0x77,8,0x80,0,0x3f,0x1a,0x3b,0x2a,"
+						"0x33,0x24,0x22") AT ESCAPE("0x0f,11,0x77,"
+									    "8,0x80,0,0x3f,"
+									    "0x1a,0x3a,"
+									    "0x2a,0x33,"
+									    "0x24,0x22")
+						AT ESCAPE("0x0f,11,0x77,8,0x80,0,0x3f,0x1a,"
+							  "0x39,0x2a,0x33,0x24,0x22") AT END("plt")
+							FUNC("large") AT ESCAPE(
+								"0x0e,0xff,0xff,0xff,"
+								"0xff,7") AT ESCAPE("0x0e,"
+										    "0x80,"
+										    "0x80,"
+										    "0x80,"
+										    "0x80,"
+										    "8")
+								AT ESCAPE("0x0e,0xff,0xff,"
+									  "0xff,0xff,0xff,"
+									  "0xff,0xff,0xff,"
+									  "0xff,1") AT END("large")
 	/* after an expression an offset alone has no effect */
 	FUNC("after_expression") AT ESCAPE("0x0f,3,0x76,0x78,0x06") AT ESCAPE("0x0e,32")
 		AT ESCAPE("0x0c,7,16") AT END("after_expression") FUNC(
@@ -218,7 +225,7 @@ static void test_broken(void **state)
 	struct cfi_rows rows = {};
 	size_t bad = 0;
 
-	fixture_compile("broken", ".s", broken, "-shared -nostdlib");
+	fixture_compile("broken", ".s", broken, "-shared -nostdlib 2>/dev/null");
 	load("broken");
 	check("good_first", "0: sp+8, bp same; 1: sp+16, bp same");
 	check("good_last", "0: sp+8, bp same; 1: sp+16, bp same");
@@ -325,8 +332,9 @@ static void test_handmade(void **state)
 	static const char *const names[] = {"f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7", "f8"};
 
 	fixture_compile("handmade", ".s", handmade,
-			"-c && mv handmade handmade.o && ld -o handmade handmade.o -Ttext=0x401000 --section-start=.got=0x500000 --no-eh-frame-hdr "
-			"--no-ld-generated-unwind-info -e 0");
+			"-c && mv handmade handmade.o && ld -o handmade handmade.o -Ttext=0x401000 "
+			"--section-start=.got=0x500000 --no-eh-frame-hdr "
+			"--no-ld-generated-unwind-info -e 0 2>/dev/null");
 	load("handmade");
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		check(names[i], "0: sp+8, bp same; 1: sp+16, bp same");
@@ -376,7 +384,8 @@ static void test_hostile(void **state)
 	clock_t start;
 
 	fixture_compile("hostile", ".s", source,
-			"-c && mv hostile hostile.o && ld -o hostile hostile.o --no-eh-frame-hdr -e 0");
+			"-c && mv hostile hostile.o && ld -o hostile hostile.o --no-eh-frame-hdr "
+			"-e 0 2>/dev/null");
 	unload();
 	image = fixture_open(fixture_path("hostile"));
 	start = clock();

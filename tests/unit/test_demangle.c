@@ -114,6 +114,39 @@ static void test_damage(void **state)
 	}
 }
 
+static void check_function(const char *name, const char *wanted)
+{
+	char *text = demangle_function(name);
+
+	assert_string_equal(text, wanted);
+	free(text);
+}
+
+static void test_parts(void **state)
+{
+	check_function("foo", "foo");
+	check_function("foo.cold", "foo");
+	check_function("foo.cold.3", "foo");
+	check_function("foo.part.0", "foo");
+	check_function("foo.constprop.0.isra.0.cold", "foo");
+	check_function("foo.llvm.1234567890123456789", "foo");
+	check_function("foo.lto_priv.0.lto_priv.1", "foo");
+	check_function("foo.__uniq.123.llvm.4", "foo");
+	check_function("_Z3fooi.part.0", "foo(int)");
+	check_function("_ZN3foo3barEv.cold", "foo::bar()");
+	check_function("_Znwm@plt", "operator new(unsigned long)@plt");
+	check_function("malloc@plt", "malloc@plt");
+	/* Names of their own. */
+	check_function("foo.bar", "foo.bar");
+	check_function("foo.avx2.0", "foo.avx2.0");
+	check_function(".cold", ".cold");
+	check_function("cold", "cold");
+	check_function("foo.partly.0", "foo.partly.0");
+	check_function("@plt", "@plt");
+	check_function("", "");
+	check_function("main.", "main.");
+}
+
 static void test_symbolizer(void **state)
 {
 	struct image *image CLEANUP(image) = NULL;
@@ -132,7 +165,7 @@ static void test_symbolizer(void **state)
 			"-shared -nostdlib");
 	image = fixture_open(fixture_path("names"));
 	assert_int_equal(symtab_load(image, &symtab), 0);
-	assert_int_equal(symbolizer_new(&symbolizer), 0);
+	assert_int_equal(symbolizer_new(&(struct symbolizer_options){}, &symbolizer), 0);
 	symbol = symtab_find(symtab, "_Z3fooi");
 	assert_int_equal(image_vaddr_to_offset(image, symbol->start, &offset), 0);
 	assert_int_equal(symbolizer_lookup(symbolizer, image, offset + 5, &frame), 0);
@@ -157,7 +190,7 @@ static void test_no_symbols(void **state)
 
 	fixture_compile("none", ".s", "	.globl _start\n_start: hlt\n", "-nostdlib -static -s");
 	image = fixture_open(fixture_path("none"));
-	assert_int_equal(symbolizer_new(&symbolizer), 0);
+	assert_int_equal(symbolizer_new(&(struct symbolizer_options){}, &symbolizer), 0);
 	assert_int_equal(symbolizer_lookup(symbolizer, image, 0, &frame), 0);
 	assert_int_equal(frame.line_count, 0);
 }
@@ -168,7 +201,7 @@ int main(void)
 		cmocka_unit_test(test_languages),  cmocka_unit_test(test_not_mangled),
 		cmocka_unit_test(test_long),	   cmocka_unit_test(test_expansion),
 		cmocka_unit_test(test_damage),	   cmocka_unit_test(test_symbolizer),
-		cmocka_unit_test(test_no_symbols),
+		cmocka_unit_test(test_no_symbols), cmocka_unit_test(test_parts),
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);

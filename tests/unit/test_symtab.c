@@ -244,13 +244,156 @@ static void test_damage(void **state)
 	fixture_damage(bytes, size, check_damaged);
 }
 
+static void load_names(struct loaded *loaded, const char *name)
+{
+	loaded->image = fixture_open(fixture_path(name));
+	assert_int_equal(symtab_load_names(loaded->image, NULL, 0, &loaded->symtab), 0);
+}
+
+static const char plt_source[] = "#include <stdlib.h>\n"
+				 "#include <stdio.h>\n"
+				 "static int one(void) { return 1; }\n"
+				 "static void *choose(void) { return one; }\n"
+				 "int chosen(void) __attribute__((ifunc(\"choose\")));\n"
+				 "int main(int argc, char **argv)\n"
+				 "{\n"
+				 "	void *(*volatile get)(size_t) = malloc;\n"
+				 "	char *p = get(argc);\n"
+				 "	puts(argv[0]);\n"
+				 "	free(p);\n"
+				 "	return chosen() + malloc(3) != NULL;\n"
+				 "}\n";
+
+/* How many stubs binutils finds that have another name here. */
+static void check_plt(const char *name, const char *options)
+{
+	struct loaded loaded = {};
+	char command[512], line[256], stub[200];
+	unsigned long long vaddr;
+	size_t count = 0;
+	FILE *listing;
+
+	fixture_compile(name, ".c", plt_source, options);
+	load_names(&loaded, name);
+	snprintf(command, sizeof(command), "cd %s && objdump -d %s | grep '@plt>:$'",
+		 fixture_folder, name);
+	listing = popen(command, "r");
+	assert_non_null(listing);
+	while (fgets(line, sizeof(line), listing)) {
+		assert_int_equal(sscanf(line, "%llx <%199[^>]", &vaddr, stub), 2);
+		/* binutils has only the address for what an ifunc chooses; so has a stripped file.
+		 */
+		if (!strncmp(stub, "*ABS*", 5) && strcmp(name, "bare"))
+			strcpy(stub, "chosen@plt");
+		assert_string_equal(name_at(&loaded, vaddr), stub);
+		assert_string_equal(name_at(&loaded, vaddr + 6), stub);
+		count++;
+	}
+	assert_int_equal(pclose(listing), 0);
+	assert_true(count >= 4);
+	unload(&loaded);
+}
+
+static void test_plt(void **state)
+{
+	check_plt("lazy", "-O1 -Wl,-z,lazy -fcf-protection=none");
+	check_plt("lazy_ibt", "-O1 -Wl,-z,lazy -fcf-protection -Wl,-z,ibtplt");
+	check_plt("now_ibt", "-O1 -Wl,-z,now -fcf-protection -Wl,-z,ibtplt");
+	check_plt("fixed", "-O1 -no-pie -fno-pic -Wl,-z,lazy");
+	check_plt("bare", "-O1 -s -Wl,-z,now");
+}
+
+/* What is for names only is not offered to those who place probes. */
+static void test_names_only(void **state)
+{
+	struct loaded loaded = {}, plain = {};
+	uint64_t vaddr;
+
+	fixture_compile("labels", ".s",
+			"	.text\n"
+			"	.globl f\n"
+			"	.type f,@function\n"
+			"f:	.fill 16,1,0x90\n"
+			"inner:	.fill 16,1,0x90\n"
+			"	.size f,32\n"
+			"label:	.fill 16,1,0x90\n"
+			"	.data\n"
+			"value:	.quad 1\n",
+			"-shared -nostdlib");
+	load_names(&loaded, "labels");
+	load(&plain, "labels");
+	vaddr = symtab_find(plain.symtab, "f")->start;
+	assert_string_equal(name_at(&loaded, vaddr + 20), "f");
+	assert_string_equal(name_at(&loaded, vaddr + 40), "label");
+	assert_string_equal(name_at(&plain, vaddr + 40), "(none)");
+	assert_null(symtab_find(plain.symtab, "label"));
+	assert_null(symtab_find(loaded.symtab, "f"));
+	unload(&loaded);
+	unload(&plain);
+}
+
+static void test_debug_file(void **state)
+{
+	struct loaded stripped = {}, plain = {};
+	struct image *debug;
+	char command[512];
+	uint64_t base;
+
+	fixture_compile("whole", ".s", source, "-shared -nostdlib");
+	snprintf(command, sizeof(command),
+		 "cd %s && objcopy --only-keep-debug whole debug && strip -o bare.so whole",
+		 fixture_folder);
+	assert_int_equal(system(command), 0);
+	load(&plain, "whole");
+	base = symtab_find(plain.symtab, "global_f")->start;
+	debug = fixture_open(fixture_path("debug"));
+	stripped.image = fixture_open(fixture_path("bare.so"));
+	assert_int_equal(symtab_load_names(stripped.image, &debug, 1, &stripped.symtab), 0);
+	/* All rules hold, with the bounds of sections that have no bytes. */
+	assert_string_equal(name_at(&stripped, base), "global_f");
+	assert_string_equal(name_at(&stripped, base + 48), "outer");
+	assert_string_equal(name_at(&stripped, base + 127), "last");
+	assert_string_equal(name_at(&stripped, base + 128 + 64), "(none)");
+	assert_true(symtab_bytes(stripped.symtab) > 0);
+	unload(&stripped);
+	unload(&plain);
+	image_free(debug);
+}
+
+static void check_damaged_names(int fd)
+{
+	struct image *image CLEANUP(image) = NULL;
+	struct symtab *symtab CLEANUP(symtab) = NULL;
+
+	if (image_open(fd, "damaged", &image) || symtab_load_names(image, &image, 1, &symtab))
+		return;
+	for (uint64_t vaddr = 0; vaddr < 0x3000; vaddr += 8) {
+		const struct symbol *symbol = symtab_lookup(symtab, vaddr);
+
+		if (symbol)
+			assert_true(symbol->start <= vaddr && strlen(symbol->name));
+	}
+}
+
+static void test_damaged_names(void **state)
+{
+	uint8_t *bytes _cleanup_free_ = NULL;
+	size_t size;
+
+	fixture_compile("plt", ".c", plt_source, "-O1 -Wl,-z,lazy");
+	bytes = fixture_read(fixture_path("plt"), &size);
+	fixture_damage(bytes, size, check_damaged_names);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rules),	  cmocka_unit_test(test_stripped),
-		cmocka_unit_test(test_versions),  cmocka_unit_test(test_ifunc),
-		cmocka_unit_test(test_undefined), cmocka_unit_test(test_no_symbols),
-		cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_rules),	      cmocka_unit_test(test_stripped),
+		cmocka_unit_test(test_versions),      cmocka_unit_test(test_ifunc),
+		cmocka_unit_test(test_undefined),     cmocka_unit_test(test_no_symbols),
+		cmocka_unit_test(test_damage),	      cmocka_unit_test(test_plt),
+		cmocka_unit_test(test_names_only),    cmocka_unit_test(test_debug_file),
+		cmocka_unit_test(test_damaged_names),
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);

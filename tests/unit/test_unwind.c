@@ -187,6 +187,22 @@ static void replaced_return_addresses_are_recovered(void **state)
 	assert_int_equal(s.pc, CODE + 15);
 }
 
+static void guessed_rules_are_checked(void **state)
+{
+	struct unwind_rule rule = {.cfa_kind = CFA_SP, .cfa_offset = 16, .guessed = 1};
+	struct unwind_state s = start();
+
+	stack[1] = CODE + 15; /* follows no call */
+	assert_int_equal(unwind_rule_step(&s, &rule), STOP_NO_ROWS);
+	stack[1] = CODE + 16;
+	assert_int_equal(unwind_rule_step(&s, &rule), STOP_COUNT);
+	assert_int_equal(s.guessed, 1);
+	/* After a guess, 0 is no end. */
+	rule = (struct unwind_rule){.cfa_kind = CFA_SP, .cfa_offset = 16};
+	assert_int_equal(unwind_rule_step(&s, &rule), STOP_NO_ROWS);
+	assert_int_equal(unwind_rule_step(&s, &(struct unwind_rule){.cfa_kind = CFA_END}), STOP_END);
+}
+
 static void frame_pointer_step_is_checked(void **state)
 {
 	struct unwind_state s = start();
@@ -242,6 +258,7 @@ int main(void)
 		cmocka_unit_test_setup(unreadable_memory_is_a_fault, setup),
 		cmocka_unit_test_setup(junk_return_addresses_end_the_walk, setup),
 		cmocka_unit_test_setup(replaced_return_addresses_are_recovered, setup),
+		cmocka_unit_test_setup(guessed_rules_are_checked, setup),
 		cmocka_unit_test_setup(frame_pointer_step_is_checked, setup),
 		cmocka_unit_test_setup(calls_through_registers_and_memory_are_calls, setup),
 	};
