@@ -86,16 +86,18 @@ static int unwind_read(void *to, __u32 size, __u64 address)
 
 #define PENDING_RETURN_PROBES 64
 
-__noinline __u64 unwind_recover(__u64 address, __u64 slot)
+static __always_inline __u64 trampoline_address(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr);
+}
+
+__noinline __u64 unwind_recover(__u64 slot)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct return_instance *instance;
-	__u64 trampoline;
+	__u64 address = 0;
 	int i;
 
-	trampoline = BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr);
-	if (!trampoline || address != trampoline)
-		return address;
 	instance = BPF_CORE_READ(task, utask, return_instances);
 	for (i = 0; i < PENDING_RETURN_PROBES && instance; i++) {
 		if (BPF_CORE_READ(instance, stack) == slot)
@@ -243,7 +245,6 @@ __noinline int walk_rows(struct walk *walk, __u32 image, __u64 offset)
 {
 	__u32 *flags = bpf_map_lookup_elem(&unwind_images, &image);
 	const struct unwind_rule *rule;
-	struct unwind_rule copy;
 
 	if (!walk || !flags)
 		return STOP_NOT_BUILT;
@@ -259,8 +260,7 @@ __noinline int walk_rows(struct walk *walk, __u32 image, __u64 offset)
 		walk_ask(flags, UNWIND_WANT_ALL, image);
 		return STOP_INTERRUPTED;
 	}
-	copy = *rule;
-	return unwind_rule_step(&walk->state, &copy);
+	return unwind_rule_step(&walk->state, rule);
 }
 
 __noinline int walk_guess(struct walk *walk)
@@ -391,6 +391,7 @@ static __always_inline __u64 stack_capture(__u64 pc, __u64 sp, __u64 bp, __u32 s
 	walk->state.pc = pc - 1;
 	walk->state.sp = sp;
 	walk->state.bp = bp;
+	walk->state.trampoline = trampoline_address(task);
 	walk->state.interrupted = 0;
 	walk->state.guessed = 0;
 	walk->mm = (__u64)BPF_CORE_READ(task, mm);

@@ -25,14 +25,15 @@ struct unwind_state {
 	__u64 pc; /* inside the call instruction: the return address minus one */
 	__u64 sp; /* after the return */
 	__u64 bp;
+	__u64 trampoline;  /* where the kernel lets probed functions return to; 0: nowhere */
 	__u32 interrupted; /* pc is no call: a signal came there */
 	__u32 guessed;	   /* a frame-pointer step was taken */
 };
 
 /* Reads `size` bytes of the target's memory; 0 or a negative error. */
 static int unwind_read(void *to, __u32 size, __u64 address);
-/* The return address that a pending return probe replaced in this stack slot, else `address`. */
-__u64 unwind_recover(__u64 address, __u64 slot);
+/* The return address that a pending return probe replaced in this stack slot; 0 if none did. */
+__u64 unwind_recover(__u64 slot);
 
 /* Whether the instruction that ends at `address` can be a call: e8 rel32, or ff /2 of 2-7 bytes. */
 static inline int unwind_follows_call(__u64 address)
@@ -49,6 +50,12 @@ static inline int unwind_follows_call(__u64 address)
 			return 1;
 	}
 	return 0;
+}
+
+/* The return address in a stack slot, in which `address` was read. */
+static inline __u64 unwind_address(const struct unwind_state *state, __u64 address, __u64 slot)
+{
+	return address && address == state->trampoline ? unwind_recover(slot) : address;
 }
 
 /* Goes on to the caller. Returns STOP_COUNT to walk on, else why the walk ends. */
@@ -76,7 +83,7 @@ static inline enum stack_stop unwind_frame_pointer(struct unwind_state *state)
 	    state->bp - state->sp > UNWIND_MAX_FRAME_BYTES ||
 	    unwind_read(words, sizeof(words), state->bp))
 		return STOP_NO_ROWS;
-	words[1] = unwind_recover(words[1], state->bp + 8);
+	words[1] = unwind_address(state, words[1], state->bp + 8);
 	if (words[1] < UNWIND_MIN_PC || words[1] >= UNWIND_MAX_PC || !unwind_follows_call(words[1]))
 		return STOP_NO_ROWS;
 	state->guessed = 1;
@@ -153,7 +160,7 @@ static inline enum stack_stop unwind_rule_step(struct unwind_state *state,
 		if (unwind_read(&bp, sizeof(bp), from))
 			return STOP_FAULT;
 	}
-	words[1] = unwind_recover(words[1], cfa - 8);
+	words[1] = unwind_address(state, words[1], cfa - 8);
 	if (rule->guessed && !unwind_follows_call(words[1]))
 		return STOP_NO_ROWS;
 	return unwind_return(state, words[1], cfa, bp);

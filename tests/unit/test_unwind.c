@@ -12,6 +12,7 @@
 /* The target's memory: a stack, and code that ends in a call at CODE + 16. */
 #define STACK 0x7ffc00000000ull
 #define CODE  0x55d000000000ull
+#define TRAMPOLINE 0x7fffffffe000ull
 
 static uint64_t stack[64];
 static uint8_t code[32];
@@ -28,9 +29,9 @@ static int unwind_read(void *to, __u32 size, __u64 address)
 	return 0;
 }
 
-__u64 unwind_recover(__u64 address, __u64 slot)
+__u64 unwind_recover(__u64 slot)
 {
-	return slot == hidden_slot ? hidden_address : address;
+	return slot == hidden_slot ? hidden_address : 0;
 }
 
 static int setup(void **state)
@@ -44,7 +45,8 @@ static int setup(void **state)
 
 static struct unwind_state start(void)
 {
-	return (struct unwind_state){.pc = CODE, .sp = STACK, .bp = STACK + 64};
+	return (struct unwind_state){
+		.pc = CODE, .sp = STACK, .bp = STACK + 64, .trampoline = TRAMPOLINE};
 }
 
 static void step_by_sp(void **state)
@@ -180,7 +182,7 @@ static void replaced_return_addresses_are_recovered(void **state)
 	struct unwind_rule rule = {.cfa_kind = CFA_SP, .cfa_offset = 8};
 	struct unwind_state s = start();
 
-	stack[0] = 0x7fffffffe000;
+	stack[0] = TRAMPOLINE;
 	hidden_slot = STACK;
 	hidden_address = CODE + 16;
 	assert_int_equal(unwind_rule_step(&s, &rule), STOP_COUNT);
