@@ -89,7 +89,8 @@ static __always_inline struct pending *pending_pop(__u32 serial, __u64 sp)
 		return NULL;
 	/* Entries below sp belong to calls that never returned. */
 	pending_unwind(calls, serial, sp - 1);
-	/* Read back: a value the verifier knows it would follow, each one by itself, through the walk. */
+	/* Read back: a value the verifier knows it would follow, each one by itself, through the
+	 * walk. */
 	last = *(volatile __u32 *)&calls->count - 1;
 	if (last >= PENDING_MAX || calls->calls[last].sp != sp)
 		return NULL;

@@ -62,7 +62,7 @@ struct walk {
 	struct stack_chunk chunk;	/* being built */
 	__u64 parent;			/* id of the chunk interned last */
 	__u32 interned;			/* frames interned so far, from the root */
-	__u32 slot; /* of `walks` that this is */
+	__u32 slot;			/* of `walks` that this is */
 	__u32 busy;
 };
 
@@ -311,7 +311,8 @@ static __always_inline __u64 hash_step(__u64 hash, __u64 word)
 
 /*
  * Interns the next chunk, from the root. Returns 0 to go on, 1 when done or failed (parent is 0).
- * Takes the slot and not its address: 6.1 accepts no argument of a global function as a map's value.
+ * Takes the slot and not its address: 6.1 accepts no argument of a global function as a map's
+ * value.
  */
 __noinline int walk_intern(__u32 slot)
 {

@@ -16,7 +16,7 @@
 #include "profile/naming.h"
 #include "util/cleanup.h"
 #include "util/log.h"
-#include "util/root.h"
+#include "util/regular.h"
 
 #define DEBUG_ROOT "/usr/lib/debug"
 
@@ -112,11 +112,8 @@ static bool try_file(struct search *search, bool debug_only, const char *path)
 	struct image *image CLEANUP(image) = NULL;
 	struct found_file *found = search->found;
 	char reason[sizeof(found->reason)];
-	int root _cleanup_close_ = root_open("/"), fd, err;
+	int fd = regular_open(path), err;
 
-	if (root < 0)
-		return false;
-	fd = root_open_file(root, path);
 	err = fd < 0 ? fd : image_open(fd, path, &image);
 	if (err == -ENOEXEC)
 		snprintf(reason, sizeof(reason), "'%s' is no x86-64 ELF file", path);

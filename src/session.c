@@ -29,6 +29,7 @@
 #include "snapshots.h"
 #include "target.h"
 #include "util/log.h"
+#include "writer.h"
 
 struct session {
 	const struct session_options *options;
@@ -40,6 +41,7 @@ struct session {
 	struct tables *tables;
 	struct heap *heap;
 	struct snapshots *snapshots;
+	struct writer *writer;
 	struct snapshot_process process;
 	char scope[256];
 	int epoll_fd;
@@ -50,7 +52,6 @@ struct session {
 	uint64_t last_dump_ns;
 	bool images_changed; /* a new one was met since the target's mappings were read */
 	bool done;
-	bool snapshot_failed;
 };
 
 static uint64_t now_ns(clockid_t clock)
@@ -114,8 +115,7 @@ static int update_images(struct session *session)
 	int err;
 
 	err = kernel_read_images(session->kernel, add_image, session);
-	if (!err)
-		err = symbolizer_refresh(session->symbolizer, target_pid(session->target));
+	writer_refresh(session->writer);
 	if (err || (!session->images_changed && images_all_located(session->images)) ||
 	    maps_read(target_pid(session->target), &maps))
 		return err;
@@ -230,28 +230,25 @@ static int choose_mode(const struct session_options *options, enum attach_mode *
 				 "needs CONFIG_UPROBE_EVENTS and CONFIG_BPF_EVENTS");
 	/* A kernel that has a mode has the ones after it too. */
 	if (options->mode != ATTACH_AUTO && options->mode < best)
-		return log_error(0,
-				 "this kernel has no attach mode '%s': leave --attach out, or use its "
-				 "best, '%s'",
-				 attach_mode_name(options->mode), attach_mode_name(best));
+		return log_error(
+			0,
+			"this kernel has no attach mode '%s': leave --attach out, or use its "
+			"best, '%s'",
+			attach_mode_name(options->mode), attach_mode_name(best));
 	*ret = options->mode == ATTACH_AUTO ? best : options->mode;
 	log_verbose("Attach mode: %s", attach_mode_name(*ret));
 	return 0;
 }
 
-/* Writes the heap as it is now, after the epoch of `record`, to the next file. */
+/* Has the heap as it is now, after the epoch of `record`, written to the next file. */
 static int write_snapshot(struct session *session, const struct epoch_record *record)
 {
 	struct loss_counter losses[LOSS_COUNT] = {};
-	struct profile *profile CLEANUP(profile) = NULL;
 	struct snapshot_input input = {
 		.heap = session->heap,
-		.images = session->images,
-		.symbolizer = session->symbolizer,
 		.processes = &session->process,
 		.process_count = 1,
 		.losses = losses,
-		.sample_bytes = session->options->sample_bytes,
 		.scope = session->scope,
 		.duration_ns = record->time_ns - session->start_ns,
 	};
@@ -265,12 +262,8 @@ static int write_snapshot(struct session *session, const struct epoch_record *re
 	session->last_dump_ns = record->time_ns;
 	err = kernel_read_losses(session->kernel, losses);
 	if (!err)
-		err = snapshot_build(&input, &profile);
-	if (err)
-		return log_error(err, "make the snapshot '%s'", reason);
-	if (snapshots_write(session->snapshots, profile, reason))
-		session->snapshot_failed = true;
-	return 0;
+		err = writer_add(session->writer, &input);
+	return err ? log_error(err, "make the snapshot '%s'", reason) : 0;
 }
 
 /* Drains and writes every closed epoch. */
@@ -450,9 +443,7 @@ static int start_target(struct session *session)
 	if (err)
 		return err;
 	/* Now that the program runs: it may be gone before the first event. */
-	err = symbolizer_refresh(session->symbolizer, pid);
-	if (err)
-		return log_error(err, "read /proc/%d", pid);
+	writer_refresh(session->writer);
 	session->process.serial = 1;
 	session->process.pid = pid;
 	snprintf(session->process.comm, sizeof(session->process.comm), "%s",
@@ -477,6 +468,20 @@ static void log_tables(struct session *session)
 		    "without, built in %" PRIu64 " ms",
 		    stats.images, stats.rows, stats.dropped_fdes, stats.rowless,
 		    stats.build_ns / 1000000);
+}
+
+static int open_writer(struct session *session)
+{
+	const struct writer_context context = {
+		.images = session->images,
+		.symbolizer = session->symbolizer,
+		.snapshots = session->snapshots,
+		.sample_bytes = session->options->sample_bytes,
+		.pid = target_pid(session->target),
+	};
+	int err = writer_new(&context, &session->writer);
+
+	return err ? log_error(err, "start the session") : 0;
 }
 
 static int open_session(struct session *session)
@@ -524,9 +529,10 @@ static int open_session(struct session *session)
 		return log_error(err, "start the session");
 	err = target_attach(session->target, session->kernel, session->attach, session->tables,
 			    session->images);
-	if (!err)
-		log_tables(session);
-	return err;
+	if (err)
+		return err;
+	log_tables(session);
+	return open_writer(session);
 }
 
 static void close_fd(int fd)
@@ -538,6 +544,7 @@ static void close_fd(int fd)
 static void close_session(struct session *session)
 {
 	attach_free(session->attach);
+	writer_free(session->writer);
 	tables_free(session->tables);
 	kernel_close(session->kernel);
 	target_free(session->target);
@@ -567,10 +574,10 @@ int session_run(const struct session_options *options)
 		err = start_target(&session);
 	if (!err) {
 		err = run_loop(&session);
+		if (!writer_finish(session.writer) && !err)
+			err = -EIO;
 		report_end(&session);
 	}
-	if (!err && session.snapshot_failed)
-		err = -EIO;
 	close_session(&session);
 	return err;
 }

@@ -15,7 +15,8 @@
 	X(RETURN_UNMATCHED, "return_unmatched",                                                    \
 	  "allocations not counted: the call's state was gone at its return")                      \
 	X(RETURN_MISSED, "return_missed",                                                          \
-	  "calls whose return was not seen: they jumped out, or the kernel placed no return probe " \
+	  "calls whose return was not seen: they jumped out, or the kernel placed no return "      \
+	  "probe "                                                                                 \
 	  "(64 may wait per thread)")                                                              \
 	X(OUT_FAULT, "out_fault",                                                                  \
 	  "allocations not counted: posix_memalign's result was unreadable")                       \

@@ -397,21 +397,38 @@ int image_vaddr_to_offset(const struct image *image, uint64_t vaddr, uint64_t *r
 	return 0;
 }
 
+/* Linkers put a segment at the next offset that is congruent to its address. */
+static uint64_t next_offset(uint64_t end, const GElf_Phdr *phdr)
+{
+	const uint64_t align = phdr->p_align > PAGE_SIZE ? phdr->p_align : PAGE_SIZE;
+
+	return end + ((phdr->p_vaddr - end) & (align - 1));
+}
+
 int image_assume_code(struct image *image, uint64_t offset)
 {
+	uint64_t end = 0;
 	GElf_Phdr phdr;
 
 	for (size_t i = 0; gelf_getphdr(image->elf, i, &phdr); i++) {
-		const uint64_t skip = phdr.p_vaddr & (PAGE_SIZE - 1);
+		uint64_t start = next_offset(end, &phdr);
 
-		if (phdr.p_type != PT_LOAD || !(phdr.p_flags & PF_X))
+		if (phdr.p_type != PT_LOAD)
 			continue;
-		if (offset > UINT64_MAX - skip || phdr.p_memsz > UINT64_MAX - phdr.p_vaddr ||
-		    phdr.p_memsz > UINT64_MAX - offset - skip)
+		/* eu-strip leaves the headers as they were, objcopy --only-keep-debug does not. */
+		if (offset)
+			start = offset + (phdr.p_vaddr & (PAGE_SIZE - 1));
+		else if (phdr.p_filesz)
+			start = phdr.p_offset;
+		if (start > UINT64_MAX / 2 || phdr.p_memsz > UINT64_MAX / 2 ||
+		    phdr.p_vaddr > UINT64_MAX / 2)
 			return -ENOENT;
+		end = start + phdr.p_memsz;
+		if (!(phdr.p_flags & PF_X))
+			continue;
 		/* There is room for one: this is one. */
 		image->segments[0] = (struct segment){
-			.offset = offset + skip,
+			.offset = start,
 			.vaddr = phdr.p_vaddr,
 			.size = phdr.p_memsz,
 			.executable = true,

@@ -54,8 +54,8 @@ int image_vaddr_to_offset(const struct image *image, uint64_t vaddr, uint64_t *r
 
 /*
  * For a separate debug file, whose segments have addresses but no bytes: its code is from now on
- * what the image has at file offset `offset`, where a mapping of it begins. image_bytes() then has
- * no meaning. Returns 0, or -ENOENT if it has no code segment.
+ * what the image has at file offset `offset`, where a mapping of it begins; if that is 0, where
+ * linkers put it. image_bytes() then has no meaning. Returns 0, or -ENOENT without a code segment.
  */
 int image_assume_code(struct image *image, uint64_t offset);
 

@@ -13,6 +13,7 @@ struct heap {
 	void *arg;
 	struct heap_stack *stacks;
 	struct heap_site *sites;
+	struct heap_site *copies; /* of a copy: all sites in one block */
 };
 
 int heap_new(int (*read_chunk)(void *arg, uint64_t id, struct stack_chunk *ret), void *arg,
@@ -44,6 +45,11 @@ void heap_free(struct heap *heap)
 
 	if (!heap)
 		return;
+	if (heap->copies) {
+		free(heap->copies);
+		free(heap);
+		return;
+	}
 	HASH_ITER (hh, heap->sites, site, next_site) {
 		HASH_DEL(heap->sites, site);
 		free(site);
@@ -149,4 +155,25 @@ int heap_add(struct heap *heap, const struct site_key *key, const struct site_co
 const struct heap_site *heap_sites(const struct heap *heap)
 {
 	return heap->sites;
+}
+
+int heap_copy(const struct heap *heap, struct heap **ret)
+{
+	struct heap *copy CLEANUP(heap) = calloc(1, sizeof(*copy));
+	size_t count = HASH_COUNT(heap->sites), i = 0;
+
+	if (!copy)
+		return -ENOMEM;
+	/* One more: a copy without sites is still told from a heap. */
+	copy->copies = calloc(count + 1, sizeof(*copy->copies));
+	if (!copy->copies)
+		return -ENOMEM;
+	for (const struct heap_site *site = heap->sites; site; site = site->hh.next) {
+		copy->copies[i] = *site;
+		copy->copies[i].hh.next = i + 1 < count ? &copy->copies[i + 1] : NULL;
+		i++;
+	}
+	copy->sites = count ? copy->copies : NULL;
+	*ret = take_ptr(copy);
+	return 0;
 }

@@ -59,4 +59,10 @@ int heap_add(struct heap *heap, const struct site_key *key, const struct site_co
 /* All sites, linked by hh.next. NULL if there are none. */
 const struct heap_site *heap_sites(const struct heap *heap);
 
+/*
+ * The sums as they are now, for a reader in another thread while the heap goes on. The copy refers
+ * to the stacks of the heap, which must outlive it; nothing can be added to it.
+ */
+int heap_copy(const struct heap *heap, struct heap **ret);
+
 #endif

@@ -33,9 +33,9 @@ int pattern_new(const char *expression, struct pattern **ret)
 	if (length > MAX_EXPRESSION)
 		return -EINVAL;
 	/* As in Go, $ is the end of the text alone, and text is bytes. */
-	pattern->code = pcre2_compile((PCRE2_SPTR)expression, length,
-				      PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C, &code, &where,
-				      NULL);
+	pattern->code =
+		pcre2_compile((PCRE2_SPTR)expression, length,
+			      PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C, &code, &where, NULL);
 	if (!pattern->code)
 		return code == PCRE2_ERROR_HEAP_FAILED ? -ENOMEM : -EINVAL;
 	pattern->data = pcre2_match_data_create(1, NULL);

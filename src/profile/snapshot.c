@@ -55,7 +55,7 @@ struct builder {
 	struct known_mapping *raw_mappings;
 	uint32_t *mappings; /* by image id */
 	size_t mapping_count;
-	const struct image_entry *main_entry;
+	struct image_entry main_entry; /* id 0: none */
 };
 
 static void builder_fini(struct builder *builder)
@@ -111,8 +111,8 @@ static uint32_t mapping_of(struct builder *builder, const struct image_entry *en
 	}
 	if (!builder->mappings[entry->id]) {
 		/* Mapping 0 of the file, which is the id 1, is the program and is there already. */
-		if (builder->main_entry && entry->image &&
-		    entry->image == builder->main_entry->image)
+		if (builder->main_entry.id && entry->image &&
+		    entry->image == builder->main_entry.image)
 			builder->mappings[entry->id] = 1;
 		else
 			builder->mappings[entry->id] = add_mapping(builder, entry);
@@ -200,6 +200,7 @@ static int image_location(struct builder *builder, const struct image_entry *ent
 {
 	uint32_t mapping = mapping_of(builder, entry);
 	struct symbolized_frame names = {};
+	const struct profile_mapping *at;
 	int err;
 
 	if (!mapping)
@@ -209,7 +210,9 @@ static int image_location(struct builder *builder, const struct image_entry *ent
 		if (err)
 			return err;
 	}
-	return named_location(builder, mapping, entry->start + offset - entry->offset, &names, ret);
+	/* Not by the entry: its address may have become known only after the mapping was added. */
+	at = &builder->profile->mappings[mapping - 1];
+	return named_location(builder, mapping, at->start + offset - at->offset, &names, ret);
 }
 
 static const struct snapshot_process *find_process(const struct snapshot_input *input,
@@ -241,8 +244,8 @@ static int raw_location(struct builder *builder, uint64_t address, uint32_t seri
 static int frame_location(struct builder *builder, uint64_t frame, uint32_t serial, uint32_t *ret)
 {
 	_cleanup_free_ struct known_frame *known = calloc(1, sizeof(*known));
-	const struct image_entry *entry = NULL;
 	struct known_frame *found;
+	struct image_entry entry;
 	int err = 0;
 
 	if (!known)
@@ -254,12 +257,10 @@ static int frame_location(struct builder *builder, uint64_t frame, uint32_t seri
 		*ret = found->location;
 		return 0;
 	}
-	if (!(frame & FRAME_RAW))
-		entry = images_lookup(builder->input->images, frame >> FRAME_OFFSET_BITS);
-	if (entry)
-		err = image_location(builder, entry, frame & FRAME_OFFSET_MASK, &known->location);
-	else if (frame & FRAME_RAW)
+	if (frame & FRAME_RAW)
 		err = raw_location(builder, frame & ~FRAME_RAW, serial, &known->location);
+	else if (images_read(builder->input->images, frame >> FRAME_OFFSET_BITS, &entry))
+		err = image_location(builder, &entry, frame & FRAME_OFFSET_MASK, &known->location);
 	else
 		known->location = profile_add_location(builder->profile, 0, frame, NULL, 0);
 	if (err)
@@ -305,16 +306,15 @@ static int note_location(struct builder *builder, const char *text, uint32_t *re
 static const char *last_image(const struct builder *builder, const struct heap_stack *stack)
 {
 	uint64_t frame = stack->frames[stack->count - 1];
-	const struct image_entry *entry;
+	struct image_entry entry;
 	const char *slash;
 
 	if (frame & FRAME_RAW)
 		return "code without a file";
-	entry = images_lookup(builder->input->images, frame >> FRAME_OFFSET_BITS);
-	if (!entry)
+	if (!images_read(builder->input->images, frame >> FRAME_OFFSET_BITS, &entry))
 		return "an unknown file";
-	slash = strrchr(entry->path, '/');
-	return slash ? slash + 1 : entry->path;
+	slash = strrchr(entry.path, '/');
+	return slash ? slash + 1 : entry.path;
 }
 
 static const char *const stop_texts[] = {
@@ -548,8 +548,8 @@ static int build(struct builder *builder)
 	profile->drop_frames = profile_string(profile, DROP_FRAMES);
 
 	/* pprof takes the first mapping for the program. */
-	builder->main_entry = images_main(input->images);
-	if (builder->main_entry && !add_mapping(builder, builder->main_entry))
+	if (images_read_main(input->images, &builder->main_entry) &&
+	    !add_mapping(builder, &builder->main_entry))
 		return -ENOMEM;
 	for (const struct heap_site *site = heap_sites(input->heap); site; site = site->hh.next) {
 		err = add_site(builder, site);

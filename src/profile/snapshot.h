@@ -18,7 +18,7 @@ struct snapshot_process {
 
 struct snapshot_input {
 	const struct heap *heap;
-	const struct images *images;
+	struct images *images;
 	struct symbolizer *symbolizer;
 	const struct snapshot_process *processes;
 	size_t process_count;

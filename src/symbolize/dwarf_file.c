@@ -3,13 +3,13 @@
 
 #include <elfutils/libdwelf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <gelf.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "util/regular.h"
 #include "util/root.h"
 
 #define DEBUG_FOLDER	  "/usr/lib/debug/.build-id"
@@ -36,32 +36,16 @@ void dwarf_file_close(struct dwarf_file *file)
 	free(file);
 }
 
-/* Neither a FIFO blocks it nor is a device opened, not even to look. */
-static int open_here(const char *path)
-{
-	char link[64];
-	struct stat st;
-	int fd _cleanup_close_ = open(path, O_PATH | O_CLOEXEC), ret;
-
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return -errno;
-	if (!S_ISREG(st.st_mode))
-		return -EINVAL;
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	ret = open(link, O_RDONLY | O_CLOEXEC);
-	return ret < 0 ? -errno : ret;
-}
-
 int dwarf_file_open_path(const struct dwarf_place *place, const char *path)
 {
 	int fd _cleanup_close_ = -1;
 	struct stat st;
 
 	if (place->root_fd < 0 || *path != '/')
-		return open_here(path);
+		return regular_open(path);
 	fd = root_open_file(place->root_fd, path);
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-		return open_here(path);
+		return regular_open(path);
 	return take_fd(fd);
 }
 

@@ -2,6 +2,7 @@
 #include "symbolize/images.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -14,6 +15,7 @@ struct images {
 	struct image **files; /* owned; no two have the same build-id */
 	size_t file_count;
 	uint32_t main_id;
+	pthread_mutex_t lock; /* for changes, and for readers in other threads */
 	int (*identify)(void *arg, const int *fds, size_t count, uint32_t *ids);
 	void *identify_arg;
 	uint8_t attempts[UNWIND_MAX_IMAGES]; /* to find a sight's file, by id */
@@ -22,7 +24,6 @@ struct images {
 /* A file that is mapped and unmapped all the time is looked for so often. */
 #define MAX_ATTEMPTS 16
 
-
 int images_new(int (*identify)(void *arg, const int *fds, size_t count, uint32_t *ids), void *arg,
 	       struct images **ret)
 {
@@ -30,6 +31,7 @@ int images_new(int (*identify)(void *arg, const int *fds, size_t count, uint32_t
 
 	if (!images)
 		return -ENOMEM;
+	pthread_mutex_init(&images->lock, NULL);
 	images->identify = identify;
 	images->identify_arg = arg;
 	*ret = images;
@@ -54,6 +56,7 @@ void images_free(struct images *images)
 		image_free(images->files[i]);
 	free(images->by_id);
 	free(images->files);
+	pthread_mutex_destroy(&images->lock);
 	free(images);
 }
 
@@ -64,13 +67,15 @@ static int make_room(struct images *images, uint32_t id)
 
 	if (count <= images->id_count)
 		return 0;
+	pthread_mutex_lock(&images->lock);
 	by_id = reallocarray(images->by_id, count, sizeof(*by_id));
-	if (!by_id)
-		return -ENOMEM;
-	memset(by_id + images->id_count, 0, (count - images->id_count) * sizeof(*by_id));
-	images->by_id = by_id;
-	images->id_count = count;
-	return 0;
+	if (by_id) {
+		memset(by_id + images->id_count, 0, (count - images->id_count) * sizeof(*by_id));
+		images->by_id = by_id;
+		images->id_count = count;
+	}
+	pthread_mutex_unlock(&images->lock);
+	return by_id ? 0 : -ENOMEM;
 }
 
 /*
@@ -104,7 +109,9 @@ static int add_entry(struct images *images, uint32_t id, struct image *image, ch
 	entry->image = image;
 	entry->path = take_ptr(*path);
 	make_up_address(entry, size);
+	pthread_mutex_lock(&images->lock);
 	images->by_id[id] = entry;
+	pthread_mutex_unlock(&images->lock);
 	return 0;
 }
 
@@ -198,23 +205,28 @@ static bool may_try_again(struct images *images, uint32_t id)
 	return id < sizeof(images->attempts) && images->attempts[id]++ < MAX_ATTEMPTS;
 }
 
+static void locate(struct images *images, struct image_entry *entry, uint64_t start, uint64_t end,
+		   uint64_t offset)
+{
+	pthread_mutex_lock(&images->lock);
+	entry->start = start;
+	entry->end = end;
+	entry->offset = offset;
+	entry->located = true;
+	pthread_mutex_unlock(&images->lock);
+}
+
 static int add_nameless(struct images *images, const struct image_sight *sight)
 {
 	_cleanup_free_ char *path = strndup(sight->name, sizeof(sight->name));
-	struct image_entry *entry;
 	int err;
 
 	if (!path)
 		return -ENOMEM;
 	err = add_entry(images, sight->id, NULL, &path, sight->file_size);
-	if (err)
-		return err;
-	entry = images->by_id[sight->id];
-	entry->start = sight->start;
-	entry->end = sight->end;
-	entry->offset = sight->offset;
-	entry->located = true;
-	return 0;
+	if (!err)
+		locate(images, images->by_id[sight->id], sight->start, sight->end, sight->offset);
+	return err;
 }
 
 int images_add_sight(struct images *images, const struct image_sight *sight)
@@ -222,7 +234,6 @@ int images_add_sight(struct images *images, const struct image_sight *sight)
 	struct maps *maps CLEANUP(maps) = NULL;
 	struct image *image CLEANUP(image) = NULL;
 	const struct mapping *mapping = NULL;
-	struct image_entry *entry;
 	int err;
 
 	if (images_lookup(images, sight->id))
@@ -239,11 +250,7 @@ int images_add_sight(struct images *images, const struct image_sight *sight)
 	err = images_add_file(images, sight->id, take_ptr(image));
 	if (err)
 		return err;
-	entry = images->by_id[sight->id];
-	entry->start = mapping->start;
-	entry->end = mapping->end;
-	entry->offset = mapping->offset;
-	entry->located = true;
+	locate(images, images->by_id[sight->id], mapping->start, mapping->end, mapping->offset);
 	return 0;
 }
 
@@ -257,10 +264,7 @@ void images_locate(struct images *images, const struct maps *maps)
 
 			if (!mapping->executable || strcmp(mapping->path, entry->path))
 				continue;
-			entry->start = mapping->start;
-			entry->end = mapping->end;
-			entry->offset = mapping->offset;
-			entry->located = true;
+			locate(images, entry, mapping->start, mapping->end, mapping->offset);
 		}
 	}
 }
@@ -300,7 +304,19 @@ const struct image_entry *images_lookup(const struct images *images, uint32_t id
 	return id < images->id_count ? images->by_id[id] : NULL;
 }
 
-const struct image_entry *images_main(const struct images *images)
+bool images_read(struct images *images, uint32_t id, struct image_entry *ret)
 {
-	return images->main_id ? images->by_id[images->main_id] : NULL;
+	const struct image_entry *entry;
+
+	pthread_mutex_lock(&images->lock);
+	entry = images_lookup(images, id);
+	if (entry)
+		*ret = *entry;
+	pthread_mutex_unlock(&images->lock);
+	return entry != NULL;
+}
+
+bool images_read_main(struct images *images, struct image_entry *ret)
+{
+	return images->main_id && images_read(images, images->main_id, ret);
 }

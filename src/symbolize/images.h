@@ -32,10 +32,10 @@ struct image_entry {
 void images_find_gone(const struct images *images, const struct maps *maps,
 		      void (*gone)(void *arg, uint32_t id), void *arg);
 
-
 /*
- * identify tells which id the kernel side gives to each of count files (0: none). It makes sure that
- * an id gets the file that it stands for, whatever the process has mapped in its place by then.
+ * identify tells which id the kernel side gives to each of count files (0: none). It makes sure
+ * that an id gets the file that it stands for, whatever the process has mapped in its place by
+ * then.
  */
 int images_new(int (*identify)(void *arg, const int *fds, size_t count, uint32_t *ids), void *arg,
 	       struct images **ret);
@@ -50,9 +50,9 @@ int images_add_file(struct images *images, uint32_t id, struct image *image);
 
 /*
  * Opens and adds the file of an image that the kernel side has met, through the process that maps
- * it. Returns 0 if the id is known now; -EAGAIN if the process has unmapped the file for the moment;
- * -ENOMEM. Where nothing helps (the process is gone, the file is never found) the entry has a name,
- * but no image.
+ * it. Returns 0 if the id is known now; -EAGAIN if the process has unmapped the file for the
+ * moment; -ENOMEM. Where nothing helps (the process is gone, the file is never found) the entry has
+ * a name, but no image.
  */
 int images_add_sight(struct images *images, const struct image_sight *sight);
 
@@ -60,10 +60,14 @@ int images_add_sight(struct images *images, const struct image_sight *sight);
 void images_locate(struct images *images, const struct maps *maps);
 bool images_all_located(const struct images *images);
 
-/* NULL if the id is not known. Owned by the images. */
+/* NULL if the id is not known. Owned by the images. For the thread that adds and locates. */
 const struct image_entry *images_lookup(const struct images *images, uint32_t id);
 
-/* The main program; NULL if none was added. */
-const struct image_entry *images_main(const struct images *images);
+/*
+ * For readers in other threads: a copy of the entry, whose path and image live as long as the
+ * images. Return false if the id is not known, or no main program was added.
+ */
+bool images_read(struct images *images, uint32_t id, struct image_entry *ret);
+bool images_read_main(struct images *images, struct image_entry *ret);
 
 #endif

@@ -102,7 +102,8 @@ static int add_range(struct builder *b, uint64_t start, uint64_t end,
 static int add_gap(struct builder *b, uint64_t start, uint64_t end)
 {
 	static const struct unwind_rule end_rule = {.cfa_kind = CFA_END};
-	uint64_t entry_end = b->entry_offset + ENTRY_CODE < end ? b->entry_offset + ENTRY_CODE : end;
+	uint64_t entry_end =
+		b->entry_offset + ENTRY_CODE < end ? b->entry_offset + ENTRY_CODE : end;
 	int err;
 
 	if (b->entry && start <= b->entry_offset && b->entry_offset < end) {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static enum log_level log_level = LOG_NORMAL;
 
@@ -62,5 +63,19 @@ void log_verbose(const char *format, ...)
 
 	va_start(args, format);
 	log_at(LOG_VERBOSE, format, args);
+	va_end(args);
+}
+
+void log_progress(const char *format, ...)
+{
+	va_list args;
+
+	if (log_level < LOG_NORMAL || !isatty(STDERR_FILENO))
+		return;
+	fputs("\r\033[K", stderr);
+	if (!format)
+		return;
+	va_start(args, format);
+	vfprintf(stderr, format, args);
 	va_end(args);
 }

@@ -25,4 +25,10 @@ void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_verbose(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/*
+ * Shows what takes long in one line of a terminal, in place of the last such line; NULL clears it.
+ * Nothing happens if standard error is no terminal.
+ */
+void log_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 #endif

@@ -57,9 +57,11 @@ pprof() {
 	go tool pprof -sample_index=inuse_space -unit=B "$@"
 }
 
-# stacks FILE: functions, files and lines of all samples, with what they hold.
+# stacks FILE: functions, files and lines of all samples, with what they hold; a line for each.
 stacks() {
-	pprof -traces -lines "$1" 2>/dev/null | sed -n '/^-/,$p' | grep -v ' pid: '
+	pprof -traces -lines "$1" 2>/dev/null | sed -n '/^-/,$p' | grep -v ' pid: ' |
+		awk '/^-/ { print stack; stack = ""; next } { stack = stack " | " $0 } END { print stack }' |
+		sort
 }
 
 @test "pprof shows inlined calls with their lines" {

@@ -16,22 +16,36 @@
 #define AT(name) "	.globl " name "\n" name ":\n"
 
 /* No function has unwind information. */
-static const char
-	source[] = "	.text\n" FUNC("pushes") "	push %rbx\n	push %r12\n	push "
-						"$1\n" AT("push"
-							  "es_"
-							  "3") "	call out\n	add "
-							       "$8,%rsp\n	pop %r12\n" AT("pus"
-											       "hes"
-											       "_1") "	pop %rbx\n" AT("pushes_0") "	ret\n" END("pushes")
-								       FUNC("frame") "	push "
-										     "%rbp\n" AT(
-											     "frame"
-											     "_push"
-											     "ed") "	mov %rsp,%rbp\n	push %rbx\n"
-												   "	sub $0x12340,%rsp\n" AT("frame_body") "	call out\n	leave\n" AT(
-													   "frame_"
-													   "left") "	ret\n" END("frame")
+static const char source[] = "	.text\n" FUNC(
+	"pushes") "	push %rbx\n	push %r12\n	push "
+		  "$1\n" AT(
+			  "push"
+			  "es_"
+			  "3") "	call out\n	add "
+			       "$8,%rsp\n	pop %r12\n" AT(
+				       "pus"
+				       "hes"
+				       "_1") "	pop %rbx\n" AT("pushes_0") "	ret\n" END("pushes")
+				       FUNC("frame") "	push "
+						     "%rbp\n" AT(
+							     "frame"
+							     "_push"
+							     "ed") "	mov %rsp,%rbp\n	push %rbx\n"
+								   "	sub $0x12340,%rsp\n" AT(
+									   "frame_body") "	cal"
+											 "l "
+											 "out\n	"
+											 "leave"
+											 "\n" AT("f"
+												 "r"
+												 "a"
+												 "m"
+												 "e"
+												 "_"
+												 "l"
+												 "e"
+												 "f"
+												 "t") "	ret\n" END("frame")
 	/* rsp is lost, rbp is not */
 	FUNC("alloca") "	push %rbp\n	mov %rsp,%rbp\n	sub %rdi,%rsp\n	and $-32,%rsp\n" AT(
 		"alloca_body") "	call out\n	mov %rbp,%rsp\n	pop %rbp\n" AT("alloca_end") "	ret\n" END("alloca")

@@ -10,8 +10,8 @@
 #include "unwind.bpf.h"
 
 /* The target's memory: a stack, and code that ends in a call at CODE + 16. */
-#define STACK 0x7ffc00000000ull
-#define CODE  0x55d000000000ull
+#define STACK	   0x7ffc00000000ull
+#define CODE	   0x55d000000000ull
 #define TRAMPOLINE 0x7fffffffe000ull
 
 static uint64_t stack[64];
@@ -202,7 +202,8 @@ static void guessed_rules_are_checked(void **state)
 	/* After a guess, 0 is no end. */
 	rule = (struct unwind_rule){.cfa_kind = CFA_SP, .cfa_offset = 16};
 	assert_int_equal(unwind_rule_step(&s, &rule), STOP_NO_ROWS);
-	assert_int_equal(unwind_rule_step(&s, &(struct unwind_rule){.cfa_kind = CFA_END}), STOP_END);
+	assert_int_equal(unwind_rule_step(&s, &(struct unwind_rule){.cfa_kind = CFA_END}),
+			 STOP_END);
 }
 
 static void frame_pointer_step_is_checked(void **state)

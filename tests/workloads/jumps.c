@@ -144,7 +144,8 @@ static void run_deaths(void)
 		protect_header(&block, PROT_NONE);
 		require(pthread_create(&thread, NULL, die_in_realloc, &block) == 0);
 		require(pthread_join(thread, NULL) == 0);
-		/* Old kernels wake the joiner before they tell tracers of the exit: until it is gone. */
+		/* Old kernels wake the joiner before they tell tracers of the exit: until it is
+		 * gone. */
 		while (syscall(SYS_tgkill, getpid(), atomic_load(&dying), 0) == 0)
 			sched_yield();
 		protect_header(&block, PROT_READ | PROT_WRITE);

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "writer.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include "util/log.h"
+
+/* Snapshots that may wait, each with its copy of the heap's sums. */
+#define MAX_WAITING 32
+
+struct job {
+	struct job *next;
+	struct snapshot_input input;
+	struct heap *heap;
+	struct snapshot_process process;
+	struct loss_counter losses[LOSS_COUNT];
+	char scope[256];
+	char reason[128];
+};
+
+struct writer {
+	struct writer_context context;
+	pthread_t thread;
+	pthread_mutex_t naming; /* held while the symbolizer is in use */
+	pthread_mutex_t queue;	/* guards what follows */
+	pthread_cond_t changed;
+	struct job *first, **last;
+	unsigned int waiting; /* the one in work included */
+	bool stopping;
+	bool failed;
+};
+
+static void job_free(struct job *job)
+{
+	if (!job)
+		return;
+	heap_free(job->heap);
+	free(job);
+}
+DEFINE_CLEANUP(job, struct job *, job_free)
+
+/* Whether the snapshot was written. Prints its errors. */
+static bool write_job(struct writer *writer, struct job *job)
+{
+	struct profile *profile CLEANUP(profile) = NULL;
+	int err;
+
+	pthread_mutex_lock(&writer->naming);
+	err = symbolizer_refresh(writer->context.symbolizer, writer->context.pid);
+	if (!err)
+		err = snapshot_build(&job->input, &profile);
+	pthread_mutex_unlock(&writer->naming);
+	if (err) {
+		log_error(err, "make the snapshot '%s'", job->reason);
+		return false;
+	}
+	return !snapshots_write(writer->context.snapshots, profile, job->reason);
+}
+
+static void *run(void *arg)
+{
+	struct writer *writer = arg;
+	bool written;
+
+	pthread_mutex_lock(&writer->queue);
+	while (writer->first || !writer->stopping) {
+		struct job *job = writer->first;
+
+		if (!job) {
+			pthread_cond_wait(&writer->changed, &writer->queue);
+			continue;
+		}
+		writer->first = job->next;
+		if (!writer->first)
+			writer->last = &writer->first;
+		pthread_mutex_unlock(&writer->queue);
+		written = write_job(writer, job);
+		job_free(job);
+		pthread_mutex_lock(&writer->queue);
+		writer->failed |= !written;
+		writer->waiting--;
+		pthread_cond_broadcast(&writer->changed);
+	}
+	pthread_mutex_unlock(&writer->queue);
+	return NULL;
+}
+
+int writer_new(const struct writer_context *context, struct writer **ret)
+{
+	struct writer *writer = calloc(1, sizeof(*writer));
+	int err;
+
+	if (!writer)
+		return -ENOMEM;
+	writer->context = *context;
+	writer->last = &writer->first;
+	pthread_mutex_init(&writer->naming, NULL);
+	pthread_mutex_init(&writer->queue, NULL);
+	pthread_cond_init(&writer->changed, NULL);
+	err = pthread_create(&writer->thread, NULL, run, writer);
+	if (err) {
+		free(writer);
+		return -err;
+	}
+	*ret = writer;
+	return 0;
+}
+
+void writer_free(struct writer *writer)
+{
+	if (!writer)
+		return;
+	pthread_mutex_lock(&writer->queue);
+	writer->stopping = true;
+	pthread_cond_broadcast(&writer->changed);
+	pthread_mutex_unlock(&writer->queue);
+	pthread_join(writer->thread, NULL);
+	pthread_mutex_destroy(&writer->naming);
+	pthread_mutex_destroy(&writer->queue);
+	pthread_cond_destroy(&writer->changed);
+	free(writer);
+}
+
+static int job_new(const struct writer *writer, const struct snapshot_input *input,
+		   struct job **ret)
+{
+	struct job *job CLEANUP(job) = calloc(1, sizeof(*job));
+	int err;
+
+	if (!job)
+		return -ENOMEM;
+	err = heap_copy(input->heap, &job->heap);
+	if (err)
+		return err;
+	memcpy(job->losses, input->losses, sizeof(job->losses));
+	job->process = input->processes[0];
+	snprintf(job->scope, sizeof(job->scope), "%s", input->scope);
+	snprintf(job->reason, sizeof(job->reason), "%s", input->reason);
+	job->input = *input;
+	job->input.heap = job->heap;
+	job->input.images = writer->context.images;
+	job->input.symbolizer = writer->context.symbolizer;
+	job->input.processes = &job->process;
+	job->input.process_count = 1;
+	job->input.losses = job->losses;
+	job->input.sample_bytes = writer->context.sample_bytes;
+	job->input.scope = job->scope;
+	job->input.reason = job->reason;
+	*ret = take_ptr(job);
+	return 0;
+}
+
+int writer_add(struct writer *writer, const struct snapshot_input *input)
+{
+	struct job *job;
+	int err;
+
+	err = job_new(writer, input, &job);
+	if (err)
+		return err;
+	pthread_mutex_lock(&writer->queue);
+	while (writer->waiting >= MAX_WAITING)
+		pthread_cond_wait(&writer->changed, &writer->queue);
+	*writer->last = job;
+	writer->last = &job->next;
+	writer->waiting++;
+	pthread_cond_broadcast(&writer->changed);
+	pthread_mutex_unlock(&writer->queue);
+	return 0;
+}
+
+void writer_refresh(struct writer *writer)
+{
+	/* A snapshot being named was refreshed just before. */
+	if (pthread_mutex_trylock(&writer->naming))
+		return;
+	symbolizer_refresh(writer->context.symbolizer, writer->context.pid);
+	pthread_mutex_unlock(&writer->naming);
+}
+
+bool writer_finish(struct writer *writer)
+{
+	bool shown = false, failed;
+	struct timespec until;
+
+	pthread_mutex_lock(&writer->queue);
+	while (writer->waiting) {
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_sec++;
+		if (pthread_cond_timedwait(&writer->changed, &writer->queue, &until) == ETIMEDOUT) {
+			log_progress("Looking up names: %u snapshot%s to write", writer->waiting,
+				     writer->waiting == 1 ? "" : "s");
+			shown = true;
+		}
+	}
+	failed = writer->failed;
+	pthread_mutex_unlock(&writer->queue);
+	if (shown)
+		log_progress(NULL);
+	return !failed;
+}
