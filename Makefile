@@ -36,7 +36,8 @@ BUILD_PACKAGES := gcc make clang llvm bpftool libbpf-dev libelf-dev libdw-dev li
 	libiberty-dev libpcre2-dev libzydis-dev uthash-dev linux-libc-dev
 CHECK_PACKAGES := libcmocka-dev bats perl procps python3 g++ golang-go redis-server redis-tools sqlite3 \
 	binutils util-linux jq shellcheck clang-format libclang-rt-14-dev nginx \
-	nodejs postgresql musl-tools curl openssl bash xz-utils debuginfod strace
+	nodejs postgresql musl-tools curl openssl bash xz-utils debuginfod strace \
+	elfutils dwz libc6-dbg python3.11-dbg
 KERNEL_PACKAGES := qemu-system-x86 busybox-static cpio
 BENCH_PACKAGES := google-perftools libgoogle-perftools4 libjemalloc2 heaptrack jq procps
 
@@ -174,10 +175,12 @@ demo: deps-demo ## install what is missing, build, profile a bundled program and
 .PHONY: bench
 bench: deps-bench ## cost of a malloc+free pair, heaptap beside its rivals (root)
 	$(Q)$(MAKE) --no-print-directory all $(addprefix $(OUTPUT)/,bench/pair bench/floor bench/depth \
-		bench/verified oracle/rows_size)
+		bench/verified oracle/rows_size oracle/symbols)
 	$(Q)BUILD=$(OUTPUT) tests/bench/bench.sh
 	@echo
 	$(Q)BUILD=$(OUTPUT) tests/bench/unwind.bash
+	@echo
+	$(Q)BUILD=$(OUTPUT) tests/bench/symbols.bash
 
 $(OUTPUT)/bench/pair: tests/bench/pair.c
 	$(call msg,BENCH,$@)

@@ -13,7 +13,11 @@
 #include "unwind.bpf.h"
 #include "vma.bpf.h"
 
-#define VMA_CACHE 4
+/* Mappings that a walk, and its CPU between walks, remembers. */
+#define VMA_CACHE 8
+
+/* Stack memory that a walk reads at once: some frames' worth. */
+#define WINDOW_WORDS 32
 
 /* What is known of an image's table, by image id: UNWIND_* flags. */
 struct {
@@ -49,15 +53,19 @@ struct {
 } unwind_rules SEC(".maps");
 
 struct walk {
-	struct unwind_state state;
+	struct unwind_state state; /* first: see unwind_read_word() */
+	__u64 window_start;
+	__u64 window_bytes; /* that were readable */
+	__u64 window[WINDOW_WORDS];
 	__u64 mm;     /* struct mm_struct * of the target */
 	__u32 stop;   /* enum stack_stop, STOP_COUNT while walking */
 	__u32 count;  /* frames so far */
 	__u32 serial; /* of the process if a frame is a raw address, else 0 */
 	__u32 process_serial;
 	__u32 tgid;
-	__u32 vma_next;
+	__u32 vma_next; /* counts the mappings looked up */
 	struct vma vmas[VMA_CACHE];
+	struct unwind_rule rule;	/* of the frame in work */
 	__u64 frames[STACK_MAX_FRAMES]; /* leaf first */
 	struct stack_chunk chunk;	/* being built */
 	__u64 parent;			/* id of the chunk interned last */
@@ -82,6 +90,36 @@ struct {
 static int unwind_read(void *to, __u32 size, __u64 address)
 {
 	return bpf_probe_read_user(to, size, (const void *)address);
+}
+
+/* Moves the window to an address. Where its whole length is not readable, to one word. */
+__noinline int walk_move_window(struct walk *walk, __u64 address)
+{
+	if (!walk)
+		return -14; /* EFAULT */
+	walk->window_start = address;
+	walk->window_bytes = sizeof(walk->window);
+	if (!bpf_probe_read_user(walk->window, sizeof(walk->window), (void *)address))
+		return 0;
+	walk->window_bytes = sizeof(walk->window[0]);
+	if (!bpf_probe_read_user(walk->window, sizeof(walk->window[0]), (void *)address))
+		return 0;
+	walk->window_bytes = 0;
+	return -14;
+}
+
+static __always_inline int unwind_read_word(struct unwind_state *state, __u64 *to, __u64 address)
+{
+	struct walk *walk = (struct walk *)state;
+	__u64 at = address - walk->window_start;
+
+	if (at & 7 || at >= walk->window_bytes) {
+		if (walk_move_window(walk, address))
+			return -14;
+		at = 0;
+	}
+	*to = walk->window[at / 8 & (WINDOW_WORDS - 1)];
+	return 0;
 }
 
 #define PENDING_RETURN_PROBES 64
@@ -233,6 +271,59 @@ static __always_inline const struct unwind_rule *find_rule(__u32 image, __u32 of
 	return low > 1 ? bpf_map_lookup_elem(&unwind_rules, &rule) : NULL;
 }
 
+/*
+ * Rules found lately, by frame. The rule of a place in an image never changes, so nothing has to be
+ * taken out. Another thread's program may come in between on this CPU: a writer marks the entry
+ * with FRAME_BUSY meanwhile, a reader looks at the frame once more when it has the rule.
+ */
+#define RULE_CACHE_BITS 10
+#define FRAME_BUSY	(~0ull)
+
+struct cached_rule {
+	__u64 frame;
+	struct unwind_rule rule;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1 << RULE_CACHE_BITS);
+	__type(key, __u32);
+	__type(value, struct cached_rule);
+} rule_cache SEC(".maps");
+
+static __always_inline struct cached_rule *rule_cache_entry(__u64 frame)
+{
+	__u32 key = frame * 0x9e3779b97f4a7c15ull >> (64 - RULE_CACHE_BITS);
+
+	return bpf_map_lookup_elem(&rule_cache, &key);
+}
+
+static __always_inline bool rule_cache_read(__u64 frame, struct unwind_rule *rule)
+{
+	volatile struct cached_rule *entry = rule_cache_entry(frame);
+
+	if (!entry || entry->frame != frame)
+		return false;
+	*rule = *(struct unwind_rule *)&entry->rule;
+	barrier();
+	return entry->frame == frame;
+}
+
+static __always_inline void rule_cache_write(__u64 frame, const struct unwind_rule *rule)
+{
+	struct cached_rule *entry = rule_cache_entry(frame);
+	__u64 before;
+
+	if (!entry)
+		return;
+	before = *(volatile __u64 *)&entry->frame;
+	if (before == FRAME_BUSY ||
+	    __sync_val_compare_and_swap(&entry->frame, before, FRAME_BUSY) != before)
+		return;
+	entry->rule = *rule;
+	__sync_lock_test_and_set(&entry->frame, frame);
+}
+
 /* Tells the loader, once, what an image lacks. */
 static __always_inline void walk_ask(__u32 *flags, __u32 want, __u32 image)
 {
@@ -240,7 +331,7 @@ static __always_inline void walk_ask(__u32 *flags, __u32 want, __u32 image)
 		event_send(EVENT_IMAGE_SEEN, image);
 }
 
-/* Steps by the rows of an image. */
+/* Finds the rule for a place in an image. Returns STOP_COUNT if walk->rule has it. */
 __noinline int walk_rows(struct walk *walk, __u32 image, __u64 offset)
 {
 	__u32 *flags = bpf_map_lookup_elem(&unwind_images, &image);
@@ -260,7 +351,15 @@ __noinline int walk_rows(struct walk *walk, __u32 image, __u64 offset)
 		walk_ask(flags, UNWIND_WANT_ALL, image);
 		return STOP_INTERRUPTED;
 	}
-	return unwind_rule_step(&walk->state, rule);
+	if (!walk->state.interrupted)
+		rule_cache_write((__u64)image << FRAME_OFFSET_BITS | offset, rule);
+	walk->rule = *rule;
+	return STOP_COUNT;
+}
+
+__noinline int walk_apply(struct walk *walk)
+{
+	return walk ? unwind_rule_step(&walk->state, &walk->rule) : STOP_NO_ROWS;
 }
 
 __noinline int walk_guess(struct walk *walk)
@@ -296,8 +395,12 @@ __noinline int walk_step(struct walk *walk)
 	if (walk->stop != STOP_COUNT)
 		return 1;
 	walk->stop = STOP_NO_ROWS;
-	if (!(frame & FRAME_RAW))
+	if (!walk->state.interrupted && rule_cache_read(frame, &walk->rule))
+		walk->stop = STOP_COUNT;
+	else if (!(frame & FRAME_RAW))
 		walk->stop = walk_rows(walk, frame >> FRAME_OFFSET_BITS, frame & FRAME_OFFSET_MASK);
+	if (walk->stop == STOP_COUNT)
+		walk->stop = walk_apply(walk);
 	if (walk->stop == STOP_NO_ROWS)
 		walk->stop = walk_guess(walk);
 	return walk->stop != STOP_COUNT;
@@ -357,6 +460,74 @@ __noinline int walk_intern(__u32 slot)
 	return walk->interned >= walk->count;
 }
 
+/*
+ * Mappings found by the last walk on this CPU, good for the same process while its mappings stay as
+ * they are: mm_lock_seq, which kernels have from 6.4, counts their changes. Written and read with
+ * the same care as rules.
+ */
+struct vma_cache {
+	__u64 key; /* process serial and count of changes; 0: empty */
+	struct vma vmas[VMA_CACHE];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct vma_cache);
+} vma_caches SEC(".maps");
+
+/* 0 if the kernel does not tell, or if they are being changed. */
+static __always_inline __u64 vma_cache_key(struct mm_struct *mm, __u32 serial)
+{
+	struct mm_struct___before_6_13 *older = (void *)mm;
+	__u32 changes;
+
+	if (bpf_core_field_exists(mm->mm_lock_seq.sequence)) {
+		changes = BPF_CORE_READ(mm, mm_lock_seq.sequence);
+		/* Odd while a writer is at it. */
+		return changes & 1 ? 0 : (__u64)serial << 32 | changes;
+	}
+	if (bpf_core_field_exists(older->mm_lock_seq)) {
+		changes = BPF_CORE_READ(older, mm_lock_seq);
+		return (__u64)serial << 32 | changes;
+	}
+	return 0;
+}
+
+static __always_inline void vma_cache_read(struct walk *walk, __u64 vma_key)
+{
+	__u32 key = 0, i;
+	struct vma_cache *cache = bpf_map_lookup_elem(&vma_caches, &key);
+
+	if (vma_key && cache && *(volatile __u64 *)&cache->key == vma_key) {
+		for (i = 0; i < VMA_CACHE; i++)
+			walk->vmas[i] = cache->vmas[i];
+		barrier();
+		if (*(volatile __u64 *)&cache->key == vma_key)
+			return;
+	}
+	for (i = 0; i < VMA_CACHE; i++)
+		walk->vmas[i].start = walk->vmas[i].end = 0;
+}
+
+static __always_inline void vma_cache_write(const struct walk *walk, __u64 vma_key)
+{
+	__u32 key = 0, i;
+	struct vma_cache *cache = bpf_map_lookup_elem(&vma_caches, &key);
+	__u64 before;
+
+	if (!vma_key || !cache)
+		return;
+	before = *(volatile __u64 *)&cache->key;
+	if (before == FRAME_BUSY ||
+	    __sync_val_compare_and_swap(&cache->key, before, FRAME_BUSY) != before)
+		return;
+	for (i = 0; i < VMA_CACHE; i++)
+		cache->vmas[i] = walk->vmas[i];
+	__sync_lock_test_and_set(&cache->key, vma_key);
+}
+
 static __always_inline struct walk *walk_take(void)
 {
 	struct walk *walk;
@@ -378,11 +549,11 @@ static __always_inline struct walk *walk_take(void)
  * The id of the stack that starts at a call's return: pc is the return address, sp and bp are the
  * caller's. STACK_ID_LOST, counted, if it could not be walked or stored.
  */
-static __always_inline __u64 stack_capture(__u64 pc, __u64 sp, __u64 bp, __u32 serial, __u64 bytes)
+__noinline __u64 stack_capture(__u64 pc, __u64 sp, __u64 bp, __u32 serial, __u64 bytes)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct walk *walk = walk_take();
-	__u64 id;
+	__u64 vma_key, id;
 	int i;
 
 	if (!walk) {
@@ -401,13 +572,16 @@ static __always_inline __u64 stack_capture(__u64 pc, __u64 sp, __u64 bp, __u32 s
 	walk->serial = 0;
 	walk->process_serial = serial;
 	walk->tgid = bpf_get_current_pid_tgid() >> 32;
+	walk->window_bytes = 0;
 	walk->vma_next = 0;
-	for (i = 0; i < VMA_CACHE; i++)
-		walk->vmas[i].start = walk->vmas[i].end = 0;
+	vma_key = vma_cache_key((struct mm_struct *)walk->mm, serial);
+	vma_cache_read(walk, vma_key);
 	for (i = 0; i <= STACK_MAX_FRAMES; i++) {
 		if (walk_step(walk))
 			break;
 	}
+	if (walk->vma_next)
+		vma_cache_write(walk, vma_key);
 	walk->parent = 0;
 	walk->interned = 0;
 	for (i = 0; i < STACK_MAX_FRAMES / STACK_CHUNK_FRAMES; i++) {

@@ -32,6 +32,8 @@ struct unwind_state {
 
 /* Reads `size` bytes of the target's memory; 0 or a negative error. */
 static int unwind_read(void *to, __u32 size, __u64 address);
+/* Reads one word of its stack; words of neighbouring frames are read together. */
+static int unwind_read_word(struct unwind_state *state, __u64 *to, __u64 address);
 /* The return address that a pending return probe replaced in this stack slot; 0 if none did. */
 __u64 unwind_recover(__u64 slot);
 
@@ -77,17 +79,18 @@ static inline enum stack_stop unwind_return(struct unwind_state *state, __u64 ad
 /* The step through code without rows; STOP_NO_ROWS if rbp does not look like a frame pointer. */
 static inline enum stack_stop unwind_frame_pointer(struct unwind_state *state)
 {
-	__u64 words[2]; /* the caller's rbp, the return address */
+	__u64 bp, address;
 
 	if (state->bp & 7 || state->bp < state->sp ||
 	    state->bp - state->sp > UNWIND_MAX_FRAME_BYTES ||
-	    unwind_read(words, sizeof(words), state->bp))
+	    unwind_read_word(state, &bp, state->bp) ||
+	    unwind_read_word(state, &address, state->bp + 8))
 		return STOP_NO_ROWS;
-	words[1] = unwind_address(state, words[1], state->bp + 8);
-	if (words[1] < UNWIND_MIN_PC || words[1] >= UNWIND_MAX_PC || !unwind_follows_call(words[1]))
+	address = unwind_address(state, address, state->bp + 8);
+	if (address < UNWIND_MIN_PC || address >= UNWIND_MAX_PC || !unwind_follows_call(address))
 		return STOP_NO_ROWS;
 	state->guessed = 1;
-	return unwind_return(state, words[1], state->bp + 16, words[0]);
+	return unwind_return(state, address, state->bp + 16, bp);
 }
 
 /*
@@ -114,8 +117,7 @@ static inline enum stack_stop unwind_signal_frame(struct unwind_state *state)
 static inline enum stack_stop unwind_rule_step(struct unwind_state *state,
 					       const struct unwind_rule *rule)
 {
-	__u64 cfa = 0, bp = state->bp, from;
-	__u64 words[2]; /* below the CFA: what is often the saved rbp, the return address */
+	__u64 cfa = 0, bp = state->bp, address, from;
 
 	state->guessed |= rule->guessed;
 	switch (rule->cfa_kind) {
@@ -137,7 +139,7 @@ static inline enum stack_stop unwind_rule_step(struct unwind_state *state,
 	case CFA_DEREF_BP:
 	case CFA_DEREF_SP:
 		from = (rule->cfa_kind == CFA_DEREF_BP ? state->bp : state->sp) + rule->cfa_offset;
-		if (unwind_read(&cfa, sizeof(cfa), from))
+		if (unwind_read_word(state, &cfa, from))
 			return STOP_FAULT;
 		cfa += rule->cfa_extra;
 		break;
@@ -147,23 +149,18 @@ static inline enum stack_stop unwind_rule_step(struct unwind_state *state,
 	/* Every frame lies above the last; anything else would not end. */
 	if (cfa & 7 || cfa <= state->sp)
 		return STOP_BAD_FRAME;
-	/* Both at once; the lower one may lie under the end of the stack. */
-	if (unwind_read(words, sizeof(words), cfa - 16)) {
-		words[0] = 0;
-		if (unwind_read(&words[1], sizeof(words[1]), cfa - 8))
-			return STOP_FAULT;
-	}
-	if (rule->bp_kind == BP_CFA && rule->bp_offset == -16) {
-		bp = words[0];
-	} else if (rule->bp_kind != BP_SAME) {
+	/* The lower word first: the other then most often comes with it. */
+	if (rule->bp_kind != BP_SAME) {
 		from = (rule->bp_kind == BP_CFA ? cfa : state->bp) + rule->bp_offset;
-		if (unwind_read(&bp, sizeof(bp), from))
+		if (unwind_read_word(state, &bp, from))
 			return STOP_FAULT;
 	}
-	words[1] = unwind_address(state, words[1], cfa - 8);
-	if (rule->guessed && !unwind_follows_call(words[1]))
+	if (unwind_read_word(state, &address, cfa - 8))
+		return STOP_FAULT;
+	address = unwind_address(state, address, cfa - 8);
+	if (rule->guessed && !unwind_follows_call(address))
 		return STOP_NO_ROWS;
-	return unwind_return(state, words[1], cfa, bp);
+	return unwind_return(state, address, cfa, bp);
 }
 
 #endif

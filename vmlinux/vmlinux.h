@@ -101,9 +101,19 @@ struct uprobes_state {
 	struct xol_area *xol_area;
 };
 
+struct seqcount {
+	unsigned int sequence;
+};
+
 struct mm_struct {
 	struct maple_tree mm_mt;
 	struct uprobes_state uprobes_state;
+	struct seqcount mm_lock_seq; /* from 6.13 */
+};
+
+/* From 6.4 to 6.12. What follows ___ is no part of the name. */
+struct mm_struct___before_6_13 {
+	int mm_lock_seq;
 };
 
 struct return_instance {

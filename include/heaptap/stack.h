@@ -68,7 +68,7 @@ struct image_key {
 	__u32 generation;
 };
 
-#define IMAGE_NAME_SIZE 64
+#define IMAGE_NAME_SIZE 40
 
 /* First sight of an image: enough for the loader to open the file through the process. */
 struct image_sight {

@@ -29,6 +29,11 @@ static int unwind_read(void *to, __u32 size, __u64 address)
 	return 0;
 }
 
+static int unwind_read_word(struct unwind_state *state, __u64 *to, __u64 address)
+{
+	return unwind_read(to, sizeof(*to), address);
+}
+
 __u64 unwind_recover(__u64 slot)
 {
 	return slot == hidden_slot ? hidden_address : 0;
