@@ -66,6 +66,7 @@ struct walk {
 	__u32 vma_next; /* counts the mappings looked up */
 	struct vma vmas[VMA_CACHE];
 	struct unwind_rule rule;	/* of the frame in work */
+	unsigned long pivots[MAPLE_64_PIVOTS]; /* of a node of the tree of mappings */
 	__u64 frames[STACK_MAX_FRAMES]; /* leaf first */
 	struct stack_chunk chunk;	/* being built */
 	__u64 parent;			/* id of the chunk interned last */
@@ -197,7 +198,7 @@ __noinline int walk_find_vma(struct walk *walk, __u64 address)
 	if (!walk)
 		return VMA_CACHE;
 	for (attempt = 0; attempt < 2; attempt++) {
-		area = vma_walk((struct mm_struct *)walk->mm, address);
+		area = vma_walk((struct mm_struct *)walk->mm, address, walk->pivots);
 		vma.start = BPF_CORE_READ(area, vm_start);
 		vma.end = BPF_CORE_READ(area, vm_end);
 		if (area && address >= vma.start && address < vma.end)

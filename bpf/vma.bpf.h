@@ -31,10 +31,10 @@ struct vma {
 	__u32 executable;
 };
 
-/* The slot of a maple node that covers address. */
-static __always_inline __u64 maple_slot(const struct maple_node *node, __u32 type, __u64 address)
+/* The slot of a maple node that covers address. pivots is scratch space off the small BPF stack. */
+static __always_inline __u64 maple_slot(const struct maple_node *node, __u32 type, __u64 address,
+					unsigned long pivots[MAPLE_64_PIVOTS])
 {
-	unsigned long pivots[MAPLE_64_PIVOTS] = {};
 	void *slot = NULL;
 	__u32 count, i;
 
@@ -65,7 +65,8 @@ static __always_inline __u64 maple_slot(const struct maple_node *node, __u32 typ
 }
 
 /* The vm_area_struct whose range may cover address, or NULL; the caller checks. */
-static __always_inline struct vm_area_struct *vma_walk(struct mm_struct *mm, __u64 address)
+static __always_inline struct vm_area_struct *vma_walk(struct mm_struct *mm, __u64 address,
+						       unsigned long pivots[MAPLE_64_PIVOTS])
 {
 	__u64 entry = (__u64)BPF_CORE_READ(mm, mm_mt.ma_root);
 	__u32 type;
@@ -76,7 +77,7 @@ static __always_inline struct vm_area_struct *vma_walk(struct mm_struct *mm, __u
 		return (struct vm_area_struct *)entry;
 	for (level = 0; level < MAPLE_MAX_DEPTH; level++) {
 		type = entry >> 3 & 15;
-		entry = maple_slot((struct maple_node *)(entry & ~255ull), type, address);
+		entry = maple_slot((struct maple_node *)(entry & ~255ull), type, address, pivots);
 		if (type <= MAPLE_LEAF_64 || entry < 4096)
 			return (struct vm_area_struct *)entry;
 	}

@@ -163,7 +163,8 @@ def explain(address, ours, eu, llvm, facts):
         return "no function: eu-addr2line names data and labels"
     if same(ours, eu):
         return "compiler's suffix or doubled directory"
-    if names(ours) == names(eu) == names(llvm) and not any(f.line for f in [*ours, *llvm]):
+    if names(ours) == names(eu) == names(llvm) and any(f.line for f in eu) and \
+            not any(f.line for f in [*ours, *llvm]):
         return "no lines here, as llvm-symbolizer says; eu-addr2line takes a neighbour's"
     if is_alias(groups, ours, eu) and places(ours) == places(eu):
         return "alias: another symbol of the same address"
