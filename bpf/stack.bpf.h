@@ -65,13 +65,13 @@ struct walk {
 	__u32 tgid;
 	__u32 vma_next; /* counts the mappings looked up */
 	struct vma vmas[VMA_CACHE];
-	struct unwind_rule rule;	/* of the frame in work */
+	struct unwind_rule rule;	       /* of the frame in work */
 	unsigned long pivots[MAPLE_64_PIVOTS]; /* of a node of the tree of mappings */
-	__u64 frames[STACK_MAX_FRAMES]; /* leaf first */
-	struct stack_chunk chunk;	/* being built */
-	__u64 parent;			/* id of the chunk interned last */
-	__u32 interned;			/* frames interned so far, from the root */
-	__u32 slot;			/* of `walks` that this is */
+	__u64 frames[STACK_MAX_FRAMES];	       /* leaf first */
+	struct stack_chunk chunk;	       /* being built */
+	__u64 parent;			       /* id of the chunk interned last */
+	__u32 interned;			       /* frames interned so far, from the root */
+	__u32 slot;			       /* of `walks` that this is */
 	__u32 busy;
 };
 

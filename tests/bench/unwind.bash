@@ -63,7 +63,7 @@ measure_depth() {
 	[ -z "${2:-}" ] || "$BUILD/bench/verified" | sort -u >verified
 	sysctl -qw kernel.bpf_stats_enabled=1
 	echo go >&8
-	wait_for out done
+	wait_for out 'done'
 	read -r runs ns < <(alloc_run_time)
 	sysctl -qw "kernel.bpf_stats_enabled=$STATS_BEFORE"
 	echo end >&8
