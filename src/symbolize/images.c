@@ -18,11 +18,11 @@ struct images {
 	pthread_mutex_t lock; /* for changes, and for readers in other threads */
 	int (*identify)(void *arg, const int *fds, size_t count, uint32_t *ids);
 	void *identify_arg;
-	uint8_t attempts[UNWIND_MAX_IMAGES]; /* to find a sight's file, by id */
+	uint16_t attempts[UNWIND_MAX_IMAGES]; /* to find a sight's file, by id */
 };
 
 /* A file that is mapped and unmapped all the time is looked for so often. */
-#define MAX_ATTEMPTS 16
+#define MAX_ATTEMPTS 1000
 
 int images_new(int (*identify)(void *arg, const int *fds, size_t count, uint32_t *ids), void *arg,
 	       struct images **ret)
@@ -202,7 +202,7 @@ static int find_sight(struct images *images, const struct image_sight *sight,
 /* Whether another attempt may find the file. */
 static bool may_try_again(struct images *images, uint32_t id)
 {
-	return id < sizeof(images->attempts) && images->attempts[id]++ < MAX_ATTEMPTS;
+	return id < UNWIND_MAX_IMAGES && images->attempts[id]++ < MAX_ATTEMPTS;
 }
 
 static void locate(struct images *images, struct image_entry *entry, uint64_t start, uint64_t end,
