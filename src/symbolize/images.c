@@ -158,7 +158,18 @@ int images_add_file(struct images *images, uint32_t id, struct image *image)
 	return err;
 }
 
-/* Whether the kernel side gives this id to the file of a mapping; opens it then. */
+/* Whether a path ends in the sight's name, which is cut if it is long. */
+static bool has_name(const struct mapping *mapping, const struct image_sight *sight)
+{
+	const char *slash = strrchr(mapping->path, '/');
+
+	return slash && !strncmp(slash + 1, sight->name, sizeof(sight->name) - 1);
+}
+
+/*
+ * Whether the kernel side gives this id to the file of a mapping; opens it then. The name is looked
+ * at too: between reading the mappings and opening the file another may have taken the address.
+ */
 static int open_if_same(struct images *images, const struct image_sight *sight,
 			const struct mapping *mapping, struct image **ret)
 {
@@ -166,7 +177,7 @@ static int open_if_same(struct images *images, const struct image_sight *sight,
 	uint32_t id;
 	int err;
 
-	if (!mapping || !mapping->inode || !mapping->executable)
+	if (!mapping || !mapping->inode || !mapping->executable || !has_name(mapping, sight))
 		return -EAGAIN;
 	fd = maps_open_file(sight->tgid, mapping);
 	if (fd < 0)
@@ -188,13 +199,8 @@ static int find_sight(struct images *images, const struct image_sight *sight,
 	*ret_at = maps_find(maps, sight->start);
 	err = open_if_same(images, sight, *ret_at, ret);
 	for (size_t i = 0; i < maps->count && err == -EAGAIN; i++) {
-		const struct mapping *mapping = &maps->entries[i];
-		const char *slash = strrchr(mapping->path, '/');
-
-		if (!slash || strncmp(slash + 1, sight->name, sizeof(sight->name) - 1))
-			continue;
-		*ret_at = mapping;
-		err = open_if_same(images, sight, mapping, ret);
+		*ret_at = &maps->entries[i];
+		err = open_if_same(images, sight, *ret_at, ret);
 	}
 	return err;
 }
