@@ -17,7 +17,7 @@
 #define VMA_CACHE 8
 
 /* Stack memory that a walk reads at once: some frames' worth. */
-#define WINDOW_WORDS 32
+#define WINDOW_WORDS 64
 
 /* What is known of an image's table, by image id: UNWIND_* flags. */
 struct {
@@ -358,11 +358,6 @@ __noinline int walk_rows(struct walk *walk, __u32 image, __u64 offset)
 	return STOP_COUNT;
 }
 
-__noinline int walk_apply(struct walk *walk)
-{
-	return walk ? unwind_rule_step(&walk->state, &walk->rule) : STOP_NO_ROWS;
-}
-
 __noinline int walk_guess(struct walk *walk)
 {
 	return walk ? unwind_frame_pointer(&walk->state) : STOP_NO_ROWS;
@@ -372,8 +367,9 @@ __noinline int walk_guess(struct walk *walk)
  */
 __noinline int walk_step(struct walk *walk)
 {
+	struct unwind_rule rule;
+	__u32 count, stop;
 	__u64 frame;
-	__u32 count;
 
 	if (!walk)
 		return 1;
@@ -395,16 +391,19 @@ __noinline int walk_step(struct walk *walk)
 	walk->count = count + 1;
 	if (walk->stop != STOP_COUNT)
 		return 1;
-	walk->stop = STOP_NO_ROWS;
-	if (!walk->state.interrupted && rule_cache_read(frame, &walk->rule))
-		walk->stop = STOP_COUNT;
-	else if (!(frame & FRAME_RAW))
-		walk->stop = walk_rows(walk, frame >> FRAME_OFFSET_BITS, frame & FRAME_OFFSET_MASK);
-	if (walk->stop == STOP_COUNT)
-		walk->stop = walk_apply(walk);
-	if (walk->stop == STOP_NO_ROWS)
-		walk->stop = walk_guess(walk);
-	return walk->stop != STOP_COUNT;
+	stop = STOP_NO_ROWS;
+	if (!walk->state.interrupted && rule_cache_read(frame, &rule)) {
+		stop = STOP_COUNT;
+	} else if (!(frame & FRAME_RAW)) {
+		stop = walk_rows(walk, frame >> FRAME_OFFSET_BITS, frame & FRAME_OFFSET_MASK);
+		rule = walk->rule;
+	}
+	if (stop == STOP_COUNT)
+		stop = unwind_rule_step(&walk->state, &rule);
+	if (stop == STOP_NO_ROWS)
+		stop = walk_guess(walk);
+	walk->stop = stop;
+	return stop != STOP_COUNT;
 }
 
 static __always_inline __u64 hash_step(__u64 hash, __u64 word)
