@@ -22,6 +22,7 @@
 #include <time.h>
 
 #include "kernel.h"
+#include "preflight.h"
 #include "proc/command.h"
 #include "proc/maps.h"
 #include "proc/process.h"
@@ -211,32 +212,6 @@ static int open_kernel(struct session *session, enum attach_mode mode)
 	err = kernel_attach_lifecycle(session->kernel);
 	if (err)
 		return log_error(err, "attach to the exec and exit tracepoints");
-	return 0;
-}
-
-static int choose_mode(const struct session_options *options, enum attach_mode *ret)
-{
-	enum attach_mode best;
-	int err;
-
-	if (geteuid())
-		return log_error(0,
-				 "heaptap needs root to place probes and read other processes: run "
-				 "it with sudo");
-	err = attach_probe_mode(&best);
-	if (err)
-		return log_error(err,
-				 "this kernel lets no BPF program be attached to user code: it "
-				 "needs CONFIG_UPROBE_EVENTS and CONFIG_BPF_EVENTS");
-	/* A kernel that has a mode has the ones after it too. */
-	if (options->mode != ATTACH_AUTO && options->mode < best)
-		return log_error(
-			0,
-			"this kernel has no attach mode '%s': leave --attach out, or use its "
-			"best, '%s'",
-			attach_mode_name(options->mode), attach_mode_name(best));
-	*ret = options->mode == ATTACH_AUTO ? best : options->mode;
-	log_verbose("Attach mode: %s", attach_mode_name(*ret));
 	return 0;
 }
 
@@ -496,7 +471,7 @@ static int open_session(struct session *session)
 	enum attach_mode mode = ATTACH_AUTO;
 	int err;
 
-	err = choose_mode(options, &mode);
+	err = preflight_check(options->mode, &mode);
 	if (!err)
 		err = snapshots_open(options->prefix, options->clean, &session->snapshots);
 	if (!err)

@@ -67,6 +67,10 @@ sys.stdin.readline()
 		"$HEAPTAP" record -p "$PID" -o p
 }
 
+@test "a PID namespace of its own" {
+	fails 'PID namespace' unshare -pf --mount-proc "$HEAPTAP" record -p 1 -o p
+}
+
 runs() {
 	[ "$(readlink "/proc/$1/exe")" = "$2" ]
 }

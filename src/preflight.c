@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "preflight.h"
+
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "util/log.h"
+
+/* The kernel side knows processes by their ids in the initial PID namespace, and so must we. */
+#define INITIAL_PID_NAMESPACE 0xeffffffcu
+
+static bool in_initial_pid_namespace(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/pid", &st) || st.st_ino == INITIAL_PID_NAMESPACE;
+}
+
+int preflight_check(enum attach_mode wanted, enum attach_mode *ret)
+{
+	enum attach_mode best;
+	int err;
+
+	if (geteuid())
+		return log_error(0,
+				 "heaptap needs root to place probes and read other processes: run "
+				 "it with sudo");
+	if (!in_initial_pid_namespace())
+		return log_error(
+			0, "heaptap runs in a PID namespace of its own, where PIDs mean something "
+			   "else: run it on the host, or in a container with the host's PID "
+			   "namespace");
+	err = attach_probe_mode(&best);
+	if (err)
+		return log_error(err,
+				 "this kernel lets no BPF program be attached to user code: it "
+				 "needs CONFIG_UPROBE_EVENTS and CONFIG_BPF_EVENTS");
+	/* A kernel that has a mode has the ones after it too. */
+	if (wanted != ATTACH_AUTO && wanted < best)
+		return log_error(
+			0,
+			"this kernel has no attach mode '%s': leave --attach out, or use its "
+			"best, '%s'",
+			attach_mode_name(wanted), attach_mode_name(best));
+	*ret = wanted == ATTACH_AUTO ? best : wanted;
+	log_verbose("Attach mode: %s", attach_mode_name(*ret));
+	return 0;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Whether this machine and this user can profile at all. Prints its errors. */
+#ifndef HEAPTAP_PREFLIGHT_H
+#define HEAPTAP_PREFLIGHT_H
+
+#include "probe/attach.h"
+
+/*
+ * Checks what every session needs and chooses the attach mode: the one that is wanted, or for
+ * ATTACH_AUTO the best that this kernel has.
+ */
+int preflight_check(enum attach_mode wanted, enum attach_mode *ret);
+
+#endif
