@@ -85,8 +85,7 @@ static const char record_doc[] = "Profile the heap of a process into pprof snaps
 				 "read by `heaptap report` and "
 				 "`go tool pprof`. Exit status: 0 done, 1 failed, 2 wrong usage.";
 
-static int parse_size_option(struct argp_state *state, const char *name, const char *text,
-			     uint64_t max, uint64_t *ret)
+static int parse_size_option(const char *name, const char *text, uint64_t max, uint64_t *ret)
 {
 	uint64_t value;
 	int err = size_parse(text, &value);
@@ -114,8 +113,7 @@ static int parse_number_option(const char *name, const char *text, uint64_t max,
 	return 0;
 }
 
-static int parse_sample_bytes(struct argp_state *state, const char *name, const char *text,
-			      uint64_t *ret)
+static int parse_sample_bytes(const char *name, const char *text, uint64_t *ret)
 {
 	uint64_t value;
 	int err = size_parse(text, &value);
@@ -192,20 +190,20 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		options->force = true;
 		return 0;
 	case OPT_ALLOC_INTERVAL:
-		return parse_size_option(state, "--alloc-interval", arg, max_bytes,
+		return parse_size_option("--alloc-interval", arg, max_bytes,
 					 &options->alloc_interval);
 	case OPT_FREE_INTERVAL:
-		return parse_size_option(state, "--free-interval", arg, max_bytes,
+		return parse_size_option("--free-interval", arg, max_bytes,
 					 &options->free_interval);
 	case OPT_INUSE_INTERVAL:
-		return parse_size_option(state, "--inuse-interval", arg, max_bytes,
+		return parse_size_option("--inuse-interval", arg, max_bytes,
 					 &options->inuse_interval);
 	case OPT_INTERVAL:
 		return parse_number_option("--interval", arg, MAX_SECONDS, &options->interval_s);
 	case OPT_DURATION:
 		return parse_number_option("--duration", arg, MAX_SECONDS, &options->duration_s);
 	case OPT_SAMPLE_BYTES:
-		return parse_sample_bytes(state, "--sample-bytes", arg, &options->sample_bytes);
+		return parse_sample_bytes("--sample-bytes", arg, &options->sample_bytes);
 	case OPT_MAX_LIVE:
 		err = parse_number_option("--max-live", arg, MAX_LIVE_LIMIT, &options->max_live);
 		if (!err && !options->max_live) {
@@ -250,15 +248,14 @@ static int read_environment(struct session_options *options)
 		text = getenv(variables[i].name);
 		if (!text || !*text)
 			continue;
-		err = parse_size_option(NULL, variables[i].name, text, 1ull << 33,
-					variables[i].value);
+		err = parse_size_option(variables[i].name, text, 1ull << 33, variables[i].value);
 		if (err)
 			return err;
 	}
 	/* 0 means "off" to tcmalloc, which may be what the variable was set for. */
 	text = getenv("TCMALLOC_SAMPLE_PARAMETER");
 	if (text && *text && strcmp(text, "0"))
-		return parse_sample_bytes(NULL, "TCMALLOC_SAMPLE_PARAMETER", text,
+		return parse_sample_bytes("TCMALLOC_SAMPLE_PARAMETER", text,
 					  &options->sample_bytes);
 	return 0;
 }
