@@ -15,9 +15,9 @@
 
 #include "maps.bpf.h"
 #include "live.bpf.h"
-#include "pending.bpf.h"
 #include "sampler.bpf.h"
 #include "sites.bpf.h"
+#include "pending.bpf.h"
 #include "stack.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -193,9 +193,12 @@ static __always_inline void alloc_record(__u64 pc, __u64 sp, __u64 bp, __u32 ser
 		site_freed(serial, &old);
 		err = live_insert(serial, address, &record);
 	}
-	if (err)
-		loss_add(LOSS_LIVE_FULL, weight->bytes);
 	site_alloc(serial, record.stack_id, weight);
+	/* Its free will not be known: in use it must not count at all. */
+	if (err) {
+		loss_add(LOSS_LIVE_FULL, weight->bytes);
+		site_freed(serial, &record);
+	}
 }
 
 __noinline int alloc_returned(__u64 address, __u64 pc, __u64 sp, __u64 bp)

@@ -11,6 +11,7 @@
 
 #include "live.bpf.h"
 #include "maps.bpf.h"
+#include "sites.bpf.h"
 
 /* A realloc did not free its old block. */
 static __always_inline void pending_restore(__u32 serial, struct pending *call)
@@ -18,6 +19,7 @@ static __always_inline void pending_restore(__u32 serial, struct pending *call)
 	if (call->has_old && !live_restore(serial, call->old_address, &call->old)) {
 		live_forget(call->old_address);
 		loss_add(LOSS_LIVE_FULL, call->old.weight.bytes);
+		site_freed(serial, &call->old);
 	}
 	call->has_old = 0;
 }

@@ -18,17 +18,19 @@ static __always_inline void weight_add(struct weight *to, const struct weight *w
 		__sync_fetch_and_add(&to->variance, weight->variance);
 }
 
+/* Not on the stack, which is small. */
+static const struct site_counters no_counters = {};
+
 static __always_inline struct site_counters *site_get(__u32 serial, __u64 stack_id)
 {
 	struct site_key key = {.epoch = epochs.current, .serial = serial, .stack_id = stack_id};
 	struct site_counters *counters = bpf_map_lookup_elem(&sites, &key);
-	struct site_counters zero = {};
 
 	if (counters)
 		return counters;
 	/* Another thread may have been faster; either way the entry is there, or the table is full.
 	 */
-	bpf_map_update_elem(&sites, &key, &zero, BPF_NOEXIST);
+	bpf_map_update_elem(&sites, &key, &no_counters, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&sites, &key);
 }
 

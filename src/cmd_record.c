@@ -237,7 +237,6 @@ static int read_environment(struct session_options *options)
 		{"HEAP_PROFILE_ALLOCATION_INTERVAL", &options->alloc_interval},
 		{"HEAP_PROFILE_DEALLOCATION_INTERVAL", &options->free_interval},
 		{"HEAP_PROFILE_INUSE_INTERVAL", &options->inuse_interval},
-		{"HEAP_PROFILE_TIME_INTERVAL", &options->interval_s},
 	};
 	const char *text = getenv("HEAP_PROFILE_CLEANUP");
 	int err;
@@ -249,6 +248,13 @@ static int read_environment(struct session_options *options)
 		if (!text || !*text)
 			continue;
 		err = parse_size_option(variables[i].name, text, 1ull << 33, variables[i].value);
+		if (err)
+			return err;
+	}
+	text = getenv("HEAP_PROFILE_TIME_INTERVAL");
+	if (text && *text) {
+		err = parse_number_option("HEAP_PROFILE_TIME_INTERVAL", text, MAX_SECONDS,
+					  &options->interval_s);
 		if (err)
 			return err;
 	}

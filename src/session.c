@@ -367,7 +367,10 @@ static void report_losses(struct session *session)
 	snapshot_describe_stacks(&coverage, stacks, sizeof(stacks));
 	if (coverage.alloc_bytes > 0)
 		log_info("Stacks: %s", stacks);
-	if (session->options->sample_bytes > 1)
+	if (session->options->sample_bytes > 1 && coverage.alloc_bytes <= 0)
+		log_info("Sampling: no allocation was sampled; with a smaller --sample-bytes more "
+			 "are");
+	else if (session->options->sample_bytes > 1)
 		log_info("Sampling: in use %.1f MB, standard error %.1f MB",
 			 ldexp(coverage.inuse_bytes, -20), ldexp(coverage.inuse_error, -20));
 }
@@ -409,6 +412,8 @@ static int start_target(struct session *session)
 	pid_t pid = target_pid(session->target);
 	int err;
 
+	if (options->clean)
+		snapshots_remove_old(session->snapshots);
 	err = kernel_add_process(session->kernel, pid, options->command != NULL);
 	if (err)
 		return log_error(err, "put PID %d into the scope", pid);
@@ -473,7 +478,7 @@ static int open_session(struct session *session)
 
 	err = preflight_check(options->mode, &mode);
 	if (!err)
-		err = snapshots_open(options->prefix, options->clean, &session->snapshots);
+		err = snapshots_open(options->prefix, &session->snapshots);
 	if (!err)
 		err = open_loop(session);
 	if (!err)

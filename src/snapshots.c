@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -22,13 +23,6 @@ struct snapshots {
 	unsigned int count;
 };
 
-static void closedir_if(DIR *folder)
-{
-	if (folder)
-		closedir(folder);
-}
-DEFINE_CLEANUP(folder, DIR *, closedir_if)
-
 /* Whether name is BASE.NNNN.pb.gz. */
 static bool is_snapshot(const char *name, const char *base)
 {
@@ -41,21 +35,41 @@ static bool is_snapshot(const char *name, const char *base)
 	return digits >= 4 && !strcmp(name + digits, SUFFIX);
 }
 
-static int remove_old(const char *folder_path, const char *base)
+static int by_name(const struct dirent **a, const struct dirent **b)
 {
-	DIR *folder CLEANUP(folder) = opendir(folder_path);
-	struct dirent *entry;
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
 
-	if (!folder)
-		return log_error(errno, "open the folder '%s'", folder_path);
-	while ((entry = readdir(folder))) {
+static void remove_in(const char *folder, const char *base)
+{
+	struct dirent **entries;
+	int count = scandir(folder, &entries, NULL, by_name);
+
+	for (int i = 0; i < count; i++) {
+		_cleanup_free_ struct dirent *entry = entries[i];
+		_cleanup_free_ char *path = NULL;
+
 		if (!is_snapshot(entry->d_name, base))
 			continue;
-		log_info("Removing old heap profile %s/%s", folder_path, entry->d_name);
-		if (unlinkat(dirfd(folder), entry->d_name, 0))
-			log_error(errno, "remove '%s/%s'", folder_path, entry->d_name);
+		if (asprintf(&path, "%s/%s", folder, entry->d_name) < 0) {
+			path = NULL;
+			continue;
+		}
+		log_info("Removing old heap profile %s", path);
+		if (unlink(path))
+			log_error(errno, "remove '%s'", path);
 	}
-	return 0;
+	if (count >= 0)
+		free(entries);
+}
+
+void snapshots_remove_old(struct snapshots *snapshots)
+{
+	_cleanup_free_ char *for_folder = strdup(snapshots->prefix);
+	_cleanup_free_ char *for_base = strdup(snapshots->prefix);
+
+	if (for_folder && for_base)
+		remove_in(dirname(for_folder), basename(for_base));
 }
 
 static int check_folder(const char *prefix, const char *folder)
@@ -86,11 +100,13 @@ static int check_folder(const char *prefix, const char *folder)
 	return 0;
 }
 
-int snapshots_open(const char *prefix, bool clean, struct snapshots **ret)
+/* Room for the number, which may grow to ten digits, and the suffix. */
+#define MAX_BASE (NAME_MAX - 1 - 10 - (sizeof(SUFFIX) - 1))
+
+int snapshots_open(const char *prefix, struct snapshots **ret)
 {
 	struct snapshots *snapshots CLEANUP(snapshots) = NULL;
 	_cleanup_free_ char *for_folder = NULL, *for_base = NULL;
-	const char *folder;
 	int err;
 
 	if (!*prefix)
@@ -103,10 +119,11 @@ int snapshots_open(const char *prefix, bool clean, struct snapshots **ret)
 	snapshots->prefix = strdup(prefix);
 	if (!snapshots->prefix)
 		return log_error(ENOMEM, "prepare the output");
-	folder = dirname(for_folder);
-	err = check_folder(prefix, folder);
-	if (!err && clean)
-		err = remove_old(folder, basename(for_base));
+	if (strlen(basename(for_base)) > MAX_BASE)
+		return log_error(ENAMETOOLONG,
+				 "output prefix of %zu characters (at most %zu; shorten -o PREFIX)",
+				 strlen(basename(for_base)), MAX_BASE);
+	err = check_folder(prefix, dirname(for_folder));
 	if (err)
 		return err;
 	*ret = take_ptr(snapshots);

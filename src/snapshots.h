@@ -14,13 +14,16 @@
 
 struct snapshots;
 
-/*
- * Checks that files can be made under the prefix and, with clean, removes the prefix's older
- * snapshots. Prints its errors.
- */
-int snapshots_open(const char *prefix, bool clean, struct snapshots **ret);
+/* Checks that files can be made under the prefix. Prints its errors. */
+int snapshots_open(const char *prefix, struct snapshots **ret);
 void snapshots_close(struct snapshots *snapshots);
 DEFINE_CLEANUP(snapshots, struct snapshots *, snapshots_close)
+
+/*
+ * Removes the prefix's older snapshots; to be called when nothing can keep the session from making
+ * new ones. Prints its errors and goes on.
+ */
+void snapshots_remove_old(struct snapshots *snapshots);
 
 /* Why an epoch was closed, in gperftools' words. since_last_s: seconds since the last snapshot. */
 void snapshots_reason(const struct epoch_record *record, unsigned long long since_last_s,

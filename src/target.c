@@ -130,6 +130,12 @@ static int open_command(struct target *target, char **argv)
 		return log_error(0,
 				 "command '%s' not found: give its path, or a name that is in PATH",
 				 argv[0]);
+	case -ELIBACC:
+		return log_error(
+			0,
+			"command '%s' is a script whose interpreter does not exist: see its "
+			"first line",
+			argv[0]);
 	case -EACCES:
 		return log_error(err, "command '%s' cannot be executed (chmod +x?)", argv[0]);
 	case -ENOEXEC:

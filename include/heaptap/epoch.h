@@ -66,6 +66,11 @@ static inline __u32 epoch_close_locked(volatile struct epoch_state *state, __u32
 	struct epoch_totals totals = {state->totals.alloc_bytes, state->totals.freed_bytes};
 	__u64 inuse = epoch_inuse_bytes(&totals);
 
+	/* The thresholds move on in any case, so that a refused close is one, and counted once. */
+	state->at_last_close.alloc_bytes = totals.alloc_bytes;
+	state->at_last_close.freed_bytes = totals.freed_bytes;
+	if (inuse > state->high_water)
+		state->high_water = inuse;
 	if (epoch - state->drained >= EPOCH_RECORDS)
 		return 0;
 	record->epoch = epoch;
@@ -73,10 +78,6 @@ static inline __u32 epoch_close_locked(volatile struct epoch_state *state, __u32
 	record->time_ns = time_ns;
 	record->totals.alloc_bytes = totals.alloc_bytes;
 	record->totals.freed_bytes = totals.freed_bytes;
-	state->at_last_close.alloc_bytes = totals.alloc_bytes;
-	state->at_last_close.freed_bytes = totals.freed_bytes;
-	if (inuse > state->high_water)
-		state->high_water = inuse;
 	state->current = epoch + 1;
 	return epoch;
 }

@@ -27,7 +27,8 @@
 	X(IMAGE_FULL, "image_full", "frames left as raw addresses: the image table was full")      \
 	X(SITE_FULL, "site_full", "changes not counted: the site table was full")                  \
 	X(LIVE_FULL, "live_full",                                                                  \
-	  "allocations counted in alloc_* but not in inuse_*: the live table was full")            \
+	  "allocations counted in alloc_* but not in inuse_*: the live table was full "            \
+	  "(--max-live)")                                                                          \
 	X(FREE_MISSED, "free_missed",                                                              \
 	  "frees not seen: their address was allocated again (counted as freed then)")             \
 	X(EPOCH_LATE, "epoch_late",                                                                \

@@ -10,15 +10,15 @@
 
 #include "util/cleanup.h"
 
-/* "DIR/NAME" becomes "DIR/.NAME.tmp.PID": hidden, and in the folder that rename() needs. */
+/* Hidden, in the folder that rename() needs, and short, whatever the name is. */
 static char *temporary_path(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	size_t folder_length = slash ? slash + 1 - path : 0;
 	char *temporary;
 
-	if (asprintf(&temporary, "%.*s.%s.tmp.%d", (int)folder_length, path, path + folder_length,
-		     (int)getpid()) < 0)
+	if (asprintf(&temporary, "%.*s.heaptap.tmp.%d", (int)folder_length, path, (int)getpid()) <
+	    0)
 		return NULL;
 	return temporary;
 }

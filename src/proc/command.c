@@ -191,11 +191,16 @@ int command_find_files(const char *program, struct command_files **ret)
 			return -ELOOP;
 		err = check_program(path);
 		if (err)
-			return err;
+			return err == -ENOENT ? -ELIBACC : err;
 	}
+	/* By its real name: $ORIGIN, in the paths of libraries, is that one's folder. */
 	err = files_add(files, path);
 	if (err)
 		return err;
+	free(path);
+	path = strdup(files->paths[0]);
+	if (!path)
+		return -ENOMEM;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;

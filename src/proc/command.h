@@ -20,6 +20,7 @@ struct command_files {
 /*
  * Finds the program in PATH, follows #! lines, and asks its dynamic linker for the libraries,
  * which honours LD_PRELOAD and LD_LIBRARY_PATH. Errors: -ENOENT if there is no such program,
+ * -ELIBACC if its #! interpreter is missing,
  * -EACCES if it is not executable, -EISDIR, -ELOOP for too many interpreters, -ENOMEM.
  */
 int command_find_files(const char *program, struct command_files **ret);
