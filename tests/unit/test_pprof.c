@@ -523,11 +523,15 @@ static void test_files(void **state)
 	assert_int_equal(pprof_read(path, &q), 0);
 	assert_same(p, q);
 	/* The temporary name was taken, by a link that must not be followed. */
-	snprintf(link, sizeof(link), "%s/.a.pb.gz.tmp.%d", folder, (int)getpid());
+	snprintf(link, sizeof(link), "%s/.heaptap.tmp.%d", folder, (int)getpid());
 	snprintf(longer, sizeof(longer), "%s/victim", folder);
 	assert_int_equal(symlink(longer, link), 0);
 	assert_int_equal(output_write_file(p, format, path), 0);
 	assert_int_equal(count_files(), 1);
+	/* A name as long as names can be: the temporary one is short. */
+	snprintf(longer, sizeof(longer), "%s/%0200d.pb.gz", folder, 0);
+	assert_int_equal(output_write_file(p, format, longer), 0);
+	assert_int_equal(unlink(longer), 0);
 
 	assert_int_equal(pprof_read(folder, &q), -EISDIR);
 	assert_int_equal(output_write_file(p, format, folder), -EISDIR);
