@@ -82,7 +82,8 @@ judge()
 
 g++ -std=gnu++17 -O2 -g "$work/own.cc" -o "$work/own-gcc"
 clang++ -std=gnu++17 -O2 -g -gdwarf-4 "$work/own.cc" -o "$work/own-clang"
-PATH=$PATH:$HOME/.cargo/bin rustc -g -O "$work/own.rs" -o "$work/own-rust" 2>"$work/log"
+PATH=$PATH:$HOME/.cargo/bin rustc -g -O "$work/own.rs" -o "$work/own-rust" 2>"$work/log" ||
+	echo "# no Rust program: $(head -n 1 "$work/log")"
 judge "the C library, with its debug file" /lib/x86_64-linux-gnu/libc.so.6
 judge "the C++ library" /usr/lib/x86_64-linux-gnu/libstdc++.so.6
 judge "python, with its debug file" /usr/bin/python3.11
