@@ -445,8 +445,8 @@ static void log_tables(struct session *session)
 
 	tables_read_stats(session->tables, &stats);
 	log_verbose("Unwind tables: %zu files, %zu rows, %zu malformed entries dropped, %zu files "
-		    "without, built in %" PRIu64 " ms",
-		    stats.images, stats.rows, stats.dropped_fdes, stats.rowless,
+		    "without, %zu failed, built in %" PRIu64 " ms",
+		    stats.images, stats.rows, stats.dropped_fdes, stats.rowless, stats.failed,
 		    stats.build_ns / 1000000);
 }
 
