@@ -14,41 +14,21 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "elf/slots.h"
 #include "util/cleanup.h"
 #include "util/cursor.h"
 
-/* What one section of relocations, or of stubs, may have before it is taken for damage. */
-#define RELOCATIONS_MAX_BYTES (64u << 20)
-#define STUBS_MAX_BYTES	      (16u << 20)
-
-struct slot {
-	uint64_t address;
-	uint64_t addend;
-	uint32_t symbol;
-	uint32_t index; /* in .rela.plt; UINT32_MAX: elsewhere */
-};
+/* What one section of stubs may have before it is taken for damage. */
+#define STUBS_MAX_BYTES (16u << 20)
 
 struct finder {
 	Elf *elf;
-	struct slot *slots; /* by address */
-	size_t slot_count;
+	struct slots slots;
 	uint32_t *by_index; /* of .rela.plt; into slots */
 	size_t index_count;
-	const Elf_Data *symbols;
-	size_t names_section;
 	struct plt *plt;
 	size_t capacity;
 };
-
-static const Elf_Data *bounded_data(Elf_Scn *scn, const GElf_Shdr *shdr, size_t max)
-{
-	const Elf_Data *data;
-
-	if (shdr->sh_type == SHT_NOBITS || shdr->sh_size > max)
-		return NULL;
-	data = elf_rawdata(scn, NULL);
-	return data && data->d_buf && data->d_size ? data : NULL;
-}
 
 static const char *section_name(Elf *elf, const GElf_Shdr *shdr)
 {
@@ -59,107 +39,24 @@ static const char *section_name(Elf *elf, const GElf_Shdr *shdr)
 	return name ? name : "";
 }
 
-static int add_slots(struct finder *finder, const Elf_Data *data, bool is_plt)
+static int index_slots(struct finder *finder)
 {
-	size_t count = data->d_size / sizeof(Elf64_Rela);
-	struct cursor c = cursor_init(data->d_buf, count * sizeof(Elf64_Rela));
-	struct slot *slots =
-		reallocarray(finder->slots, finder->slot_count + count + 1, sizeof(*slots));
+	for (size_t i = 0; i < finder->slots.count; i++) {
+		uint32_t index = finder->slots.entries[i].index;
 
-	if (!slots)
-		return -ENOMEM;
-	finder->slots = slots;
-	for (size_t i = 0; i < count; i++) {
-		uint64_t address = cursor_u64(&c), info = cursor_u64(&c), addend = cursor_u64(&c);
-		uint32_t type = GELF_R_TYPE(info);
-
-		if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT &&
-		    type != R_X86_64_IRELATIVE)
-			continue;
-		slots[finder->slot_count++] = (struct slot){
-			.address = address,
-			.addend = addend,
-			.symbol = type == R_X86_64_IRELATIVE ? 0 : GELF_R_SYM(info),
-			.index = is_plt ? i : UINT32_MAX,
-		};
-		if (is_plt && finder->index_count <= i)
-			finder->index_count = i + 1;
+		if (index != SLOT_NOT_IN_PLT && finder->index_count <= index)
+			finder->index_count = index + 1;
 	}
-	return 0;
-}
-
-static int compare_slots(const void *a, const void *b)
-{
-	const struct slot *x = a, *y = b;
-
-	return x->address < y->address ? -1 : x->address > y->address;
-}
-
-static int load_slots(struct finder *finder)
-{
-	Elf_Scn *scn = NULL;
-	GElf_Shdr shdr;
-	int err = 0;
-
-	while (!err && (scn = elf_nextscn(finder->elf, scn))) {
-		const Elf_Data *data;
-		const char *name;
-
-		if (!gelf_getshdr(scn, &shdr) || shdr.sh_type != SHT_RELA)
-			continue;
-		name = section_name(finder->elf, &shdr);
-		if (strcmp(name, ".rela.plt") && strcmp(name, ".rela.dyn"))
-			continue;
-		data = bounded_data(scn, &shdr, RELOCATIONS_MAX_BYTES);
-		if (data)
-			err = add_slots(finder, data, !strcmp(name, ".rela.plt"));
-	}
-	if (err || !finder->slot_count)
-		return err;
-	qsort(finder->slots, finder->slot_count, sizeof(*finder->slots), compare_slots);
 	finder->by_index = calloc(finder->index_count + 1, sizeof(*finder->by_index));
 	if (!finder->by_index)
 		return -ENOMEM;
 	for (size_t i = 0; i < finder->index_count; i++)
 		finder->by_index[i] = UINT32_MAX;
-	for (size_t i = 0; i < finder->slot_count; i++) {
-		if (finder->slots[i].index != UINT32_MAX)
-			finder->by_index[finder->slots[i].index] = i;
+	for (size_t i = 0; i < finder->slots.count; i++) {
+		if (finder->slots.entries[i].index != SLOT_NOT_IN_PLT)
+			finder->by_index[finder->slots.entries[i].index] = i;
 	}
 	return 0;
-}
-
-static void find_symbols(struct finder *finder)
-{
-	Elf_Scn *scn = NULL;
-	GElf_Shdr shdr;
-
-	while ((scn = elf_nextscn(finder->elf, scn))) {
-		if (!gelf_getshdr(scn, &shdr) || shdr.sh_type != SHT_DYNSYM)
-			continue;
-		finder->symbols = bounded_data(scn, &shdr, RELOCATIONS_MAX_BYTES);
-		finder->names_section = shdr.sh_link;
-		return;
-	}
-}
-
-static const char *symbol_name(const struct finder *finder, uint32_t index)
-{
-	Elf64_Sym sym;
-	const char *name;
-
-	if (!finder->symbols || index >= finder->symbols->d_size / sizeof(sym))
-		return NULL;
-	memcpy(&sym, (const char *)finder->symbols->d_buf + index * sizeof(sym), sizeof(sym));
-	name = elf_strptr(finder->elf, finder->names_section, sym.st_name);
-	return name && *name ? name : NULL;
-}
-
-static const struct slot *slot_at(const struct finder *finder, uint64_t address)
-{
-	struct slot key = {.address = address};
-
-	return bsearch(&key, finder->slots, finder->slot_count, sizeof(key), compare_slots);
 }
 
 /* The slot that the stub in these bytes stands for. */
@@ -178,14 +75,16 @@ static const struct slot *decode_stub(const struct finder *finder, const uint8_t
 	if (opcode == 0xff && cursor_u8(&c) == 0x25) {
 		int32_t displacement = cursor_u32(&c);
 
-		return c.underflow ? NULL : slot_at(finder, vaddr + (c.pos - bytes) + displacement);
+		return c.underflow
+			       ? NULL
+			       : slots_at(&finder->slots, vaddr + (c.pos - bytes) + displacement);
 	}
 	if (opcode == 0x68) {
 		uint32_t index = cursor_u32(&c);
 
 		if (!c.underflow && index < finder->index_count &&
 		    finder->by_index[index] != UINT32_MAX)
-			return &finder->slots[finder->by_index[index]];
+			return &finder->slots.entries[finder->by_index[index]];
 	}
 	return NULL;
 }
@@ -193,14 +92,13 @@ static const struct slot *decode_stub(const struct finder *finder, const uint8_t
 static int add_stub(struct finder *finder, uint64_t start, uint64_t size, const struct slot *slot)
 {
 	struct plt *plt = finder->plt;
-	struct plt_stub stub = {.start = start, .size = size};
+	struct plt_stub stub = {
+		.start = start,
+		.size = size,
+		.name = slot->name,
+		.resolver = slot->resolver,
+	};
 
-	if (slot->symbol)
-		stub.name = symbol_name(finder, slot->symbol);
-	else
-		stub.resolver = slot->addend;
-	if (!stub.name && !stub.resolver)
-		return 0;
 	if (plt->count == finder->capacity) {
 		size_t capacity = finder->capacity ? 2 * finder->capacity : 64;
 		struct plt_stub *stubs = reallocarray(plt->stubs, capacity, sizeof(*stubs));
@@ -237,18 +135,20 @@ static int find_stubs(struct finder *finder)
 	GElf_Shdr shdr;
 	int err;
 
-	err = load_slots(finder);
-	if (err || !finder->slot_count)
+	err = slots_load(finder->elf, &finder->slots);
+	if (err || !finder->slots.count)
 		return err;
-	find_symbols(finder);
+	err = index_slots(finder);
 	while (!err && (scn = elf_nextscn(finder->elf, scn))) {
 		const Elf_Data *data;
 
 		if (!gelf_getshdr(scn, &shdr) || !(shdr.sh_flags & SHF_EXECINSTR) ||
 		    strncmp(section_name(finder->elf, &shdr), ".plt", 4))
 			continue;
-		data = bounded_data(scn, &shdr, STUBS_MAX_BYTES);
-		if (data)
+		if (shdr.sh_type == SHT_NOBITS || shdr.sh_size > STUBS_MAX_BYTES)
+			continue;
+		data = elf_rawdata(scn, NULL);
+		if (data && data->d_buf && data->d_size)
 			err = add_stubs(finder, data, &shdr);
 	}
 	return err;
@@ -261,7 +161,7 @@ int plt_find(Elf *elf, struct plt *ret)
 	int err;
 
 	err = find_stubs(&finder);
-	free(finder.slots);
+	slots_fini(&finder.slots);
 	free(finder.by_index);
 	if (err)
 		free(plt.stubs);
