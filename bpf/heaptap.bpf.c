@@ -115,21 +115,23 @@ static __always_inline __u32 process_serial(void)
 }
 
 /*
- * Whether an allocation function of the same image made the call whose return address lies at sp,
- * and so counts it itself. base: where the image's file begins in memory.
+ * Whether an allocation function made the call whose return address lies at sp, and so counts it
+ * itself. base: where the image's file begins in memory.
  */
-static __always_inline bool is_nested(__u32 image, __u64 sp, __u64 base)
+static __always_inline bool is_nested(__u32 serial, __u32 image, __u64 sp, __u64 base)
 {
-	struct nested_calls *nested = bpf_map_lookup_elem(&nested_calls, &image);
-	__u64 address;
-	__u32 i;
+	__u64 address, key;
 
-	if (!nested || !nested->count || bpf_probe_read_user(&address, sizeof(address), (void *)sp))
+	if (!nested_kinds || bpf_probe_read_user(&address, sizeof(address), (void *)sp))
 		return false;
-	for (i = 0; i < PROBE_MAX_NESTED_CALLS; i++) {
-		if (i >= nested->count)
-			break;
-		if (address - base == nested->return_offsets[i])
+	if (nested_kinds & NESTED_HERE) {
+		key = nested_call_here(image, address - base);
+		if (bpf_map_lookup_elem(&nested_calls, &key))
+			return true;
+	}
+	if (nested_kinds & NESTED_FOREIGN) {
+		key = frame_of(address, serial);
+		if (bpf_map_lookup_elem(&nested_calls, &key))
 			return true;
 	}
 	return false;
@@ -147,7 +149,7 @@ __noinline int alloc_picked(__u32 image, __u64 size, __u64 out, __u64 sp, __u64 
 	struct weight weight;
 	struct pending *call;
 
-	if (!serial || is_nested(image, sp, base))
+	if (!serial || is_nested(serial, image, sp, base))
 		return NO_RETURN;
 	sampler_weight(&sampling, size, &weight);
 	call = pending_push(serial, sp, weight.bytes);
@@ -230,15 +232,19 @@ __noinline int alloc_returned(__u64 address, __u64 pc, __u64 sp, __u64 bp)
 	return 0;
 }
 
+/* Beside the image in an argument: a function has five at most. */
+#define REALLOC_PICKED	 (1u << 31)
+#define REALLOC_IN_PLACE (1u << 30)
+
 /* A realloc was picked, or its old block may be a live sample. */
-__noinline int realloc_wanted(__u32 image_picked, __u64 size, __u64 old_address, __u64 sp,
+__noinline int realloc_wanted(__u32 image_flags, __u64 size, __u64 old_address, __u64 sp,
 			      __u64 base)
 {
-	__u32 serial = process_serial(), picked = image_picked >> 31;
+	__u32 serial = process_serial(), picked = image_flags >> 31;
 	struct weight weight = {};
 	struct pending *call;
 
-	if (!serial || is_nested(image_picked & 255, sp, base))
+	if (!serial || is_nested(serial, image_flags & 255, sp, base))
 		return NO_RETURN;
 	if (picked)
 		sampler_weight(&sampling, size, &weight);
@@ -247,6 +253,7 @@ __noinline int realloc_wanted(__u32 image_picked, __u64 size, __u64 old_address,
 		return NO_RETURN;
 	call->size = size;
 	call->out = 0;
+	call->in_place = !!(image_flags & REALLOC_IN_PLACE);
 	call->old_address = old_address;
 	call->picked = picked;
 	call->weight = weight;
@@ -266,11 +273,14 @@ static __always_inline int realloc_entered(struct pt_regs *ctx)
 
 	if (!old_address && spec.flags & PROBE_SKIP_NULL_OLD)
 		return NO_RETURN;
+	if (spec.kind == PROBE_REALLOCARRAY)
+		size *= register_read(ctx, spec.aux_reg);
 	picked = sampler_picks(size);
 	if (!picked && !(old_address && live_possible(old_address)))
 		return NO_RETURN;
-	return realloc_wanted(spec.image | (__u32)picked << 31, size, old_address, ctx->sp,
-			      ctx->ip - spec.offset)
+	return realloc_wanted(spec.image | (spec.kind == PROBE_RESIZE ? REALLOC_IN_PLACE : 0) |
+				      (picked ? REALLOC_PICKED : 0),
+			      size, old_address, ctx->sp, ctx->ip - spec.offset)
 		       ? NO_RETURN
 		       : RUN_AT_RETURN;
 }
@@ -288,6 +298,8 @@ __noinline int realloc_returned(__u64 address, __u64 pc, __u64 sp, __u64 bp)
 			loss_add(LOSS_RETURN_UNMATCHED, 0);
 		return 0;
 	}
+	if (call->in_place)
+		address = address >= call->size ? call->old_address : 0;
 	/* realloc(p, 0) that returns NULL has freed p; any other NULL is a failure that keeps it.
 	 */
 	if (!address && call->size) {

@@ -21,6 +21,8 @@ const volatile struct sampling_tables sampling = {};
 volatile struct epoch_state epochs = {};
 __u32 live_filter[LIVE_FILTER_SIZE] = {};
 __u32 image_count = 0;
+/* What keys there are in nested_calls: NESTED_*. */
+volatile __u32 nested_kinds = 0;
 
 /* identify_image() looks at the mappings in this range of this process, the loader itself. */
 volatile __u64 identify_start = 0;
@@ -51,6 +53,7 @@ struct pending {
 	struct weight weight; /* of the new block, if picked */
 	struct live_record old;
 	__u32 picked;
+	__u32 in_place; /* returns a size, see PROBE_RESIZE */
 	__u32 has_old; /* `old` was taken out of the live table and waits for the outcome */
 };
 
@@ -107,10 +110,10 @@ struct {
 } processes SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, PROBE_MAX_IMAGES);
-	__type(key, __u32);
-	__type(value, struct nested_calls);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PROBE_MAX_NESTED_CALLS);
+	__type(key, __u64);
+	__type(value, __u8);
 } nested_calls SEC(".maps");
 
 struct {

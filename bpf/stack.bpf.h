@@ -545,6 +545,24 @@ static __always_inline struct walk *walk_take(void)
 	return NULL;
 }
 
+/* The frame word of an address in the current process; 0 if it is in no executable mapping. */
+__noinline __u64 frame_of(__u64 address, __u32 serial)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct walk *walk = walk_take();
+	__u64 frame;
+
+	if (!walk)
+		return 0;
+	walk->mm = (__u64)BPF_CORE_READ(task, mm);
+	walk->tgid = bpf_get_current_pid_tgid() >> 32;
+	walk->vma_next = 0;
+	vma_cache_read(walk, vma_cache_key((struct mm_struct *)walk->mm, serial));
+	frame = walk_frame(walk, address);
+	__sync_lock_test_and_set(&walk->busy, 0);
+	return frame;
+}
+
 /*
  * The id of the stack that starts at a call's return: pc is the return address, sp and bp are the
  * caller's. STACK_ID_LOST, counted, if it could not be walked or stored.

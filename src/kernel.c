@@ -229,10 +229,26 @@ int kernel_attach_lifecycle(struct kernel *kernel)
 	return 0;
 }
 
-int kernel_set_nested_calls(struct kernel *kernel, __u32 image, const struct nested_calls *nested)
+static int add_nested(struct kernel *kernel, __u64 key, __u32 kind)
 {
-	return bpf_map__update_elem(kernel->object->maps.nested_calls, &image, sizeof(image),
-				    nested, sizeof(*nested), BPF_ANY);
+	const __u8 value = 1;
+	int err = bpf_map__update_elem(kernel->object->maps.nested_calls, &key, sizeof(key), &value,
+				       sizeof(value), BPF_ANY);
+
+	if (!err)
+		kernel->object->bss->nested_kinds |= kind;
+	return err;
+}
+
+int kernel_add_nested_call(struct kernel *kernel, __u32 image, __u32 return_offset)
+{
+	return add_nested(kernel, nested_call_here(image, return_offset), NESTED_HERE);
+}
+
+int kernel_add_foreign_call(struct kernel *kernel, __u32 image_id, __u32 return_offset)
+{
+	return add_nested(kernel, (__u64)image_id << FRAME_OFFSET_BITS | return_offset,
+			  NESTED_FOREIGN);
 }
 
 int kernel_add_process(struct kernel *kernel, pid_t pid, bool held)

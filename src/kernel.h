@@ -54,7 +54,12 @@ __u32 kernel_image_flags(const struct kernel *kernel, __u32 image);
 void kernel_ask_again(struct kernel *kernel, __u32 image);
 /* Attaches the exec and exit tracepoints. */
 int kernel_attach_lifecycle(struct kernel *kernel);
-int kernel_set_nested_calls(struct kernel *kernel, __u32 image, const struct nested_calls *nested);
+/*
+ * An allocation that returns there is part of another one: behind a call within a probed image (its
+ * number), or behind a call into another image (the caller's image id). Errors: -E2BIG.
+ */
+int kernel_add_nested_call(struct kernel *kernel, __u32 image, __u32 return_offset);
+int kernel_add_foreign_call(struct kernel *kernel, __u32 image_id, __u32 return_offset);
 
 /* Takes a process into the scope, and out of it. held: until its next exec nothing is counted. */
 int kernel_add_process(struct kernel *kernel, pid_t pid, bool held);

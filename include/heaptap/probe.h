@@ -15,6 +15,8 @@ enum probe_kind {
 	PROBE_OUT_ALLOC, /* returns 0 and stores the block: posix_memalign(out, align, size) */
 	PROBE_REALLOC,	 /* returns the block: realloc(old, size) */
 	PROBE_FREE,	 /* free(old) */
+	PROBE_REALLOCARRAY, /* returns the block: reallocarray(old, count, size) */
+	PROBE_RESIZE,	    /* returns the size that the block has now: xallocx(old, size) */
 };
 
 /* realloc(NULL, n) ends in a jump to malloc, which counts it. */
@@ -30,9 +32,9 @@ struct probe_spec {
 	__u8 kind;     /* enum probe_kind */
 	__u8 flags;    /* PROBE_SKIP_* */
 	__u8 size_reg; /* the size in bytes */
-	__u8 aux_reg;  /* calloc's count; the alignment of memalign and posix_memalign */
+	__u8 aux_reg;  /* the count of calloc and reallocarray; the alignment of others */
 	__u8 ptr_reg;  /* the old block of realloc and free; posix_memalign's out pointer */
-	__u8 image;    /* index in the `nested_calls` map */
+	__u8 image;    /* number of the probed image, for nested_call_here() */
 	__u32 offset;  /* file offset of the probe point */
 };
 
@@ -61,15 +63,21 @@ static inline struct probe_spec probe_spec_of(__u64 cookie)
 }
 
 /*
- * Where allocation functions of an image call each other: file offsets of the instructions that
- * those calls return to. An allocation entered with such a return address is part of an outer one
- * that counts it. No state is kept, so a longjmp or a killed thread cannot confuse it.
+ * Where allocation functions call each other: the instructions that those calls return to. An
+ * allocation entered with such a return address is part of an outer one that counts it. No state is
+ * kept, so a longjmp or a killed thread cannot confuse it.
+ *
+ * Keys of the `nested_calls` map: of a call within one image, and of a call into another image, by
+ * the caller's frame word (heaptap/stack.h), whose highest bit is 0.
  */
-#define PROBE_MAX_NESTED_CALLS 31
+#define PROBE_MAX_NESTED_CALLS 4096
 
-struct nested_calls {
-	__u32 count;
-	__u32 return_offsets[PROBE_MAX_NESTED_CALLS];
-};
+#define NESTED_HERE    1u
+#define NESTED_FOREIGN 2u
+
+static inline __u64 nested_call_here(__u32 image, __u32 return_offset)
+{
+	return 1ull << 63 | (__u64)image << 32 | return_offset;
+}
 
 #endif

@@ -1,100 +1,381 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Probe points of an image: catalog x symbols -> addresses, each once -> placement -> flow.
+ * Probe points of a process: catalog x symbols -> candidates, each address once -> flow -> those
+ * that count -> placement.
  *
- * Against double counting, where one allocation function reaches another:
- *  - by jumps alone: only for arguments that are told apart at entry (realloc(NULL), a small
- *    alignment); the outer function skips these, the inner one counts;
- *  - by a call: the inner one is recognized by its return address, the outer one counts.
+ * Every allocation must be counted once, whichever functions it passes through:
+ *  - a function that only delegates (libstdc++'s operator new, a forwarder that LD_PRELOAD brings)
+ *    is left out, the one it calls counts;
+ *  - where one calls another on some ways only, the outer one counts, and the inner one is
+ *    recognized by its return address;
+ *  - where it jumps to the other instead, there is no such address. realloc(NULL) and small
+ *    alignments are told apart by the outer one's arguments, which leaves them to malloc. What
+ *    remains cannot be told apart: the one lower in the catalog is left out.
+ * A free that is seen twice does no harm: the second finds no record.
  */
 #include "probe/points.h"
 
 #include <errno.h>
+#include <string.h>
 
-#include "probe/catalog.h"
 #include "probe/flow.h"
 #include "probe/placement.h"
 
 /* Placement looks at the function's own jumps: allocators' entries are far below this. */
 #define FUNCTION_MAX_SIZE 65536u
 
-#define POINTS_MAX 31
-_Static_assert(POINTS_MAX < FLOW_MAX_TARGETS, "every point can be a target of flow_trace()");
-
-/* One point while it is being worked out. */
 struct candidate {
-	const struct catalog_function *function;
-	const struct symbol *symbol;
+	const struct linked_function *linked;
+	struct place place;
+	struct flow flow;
+	struct left_out left_out; /* reason is NULL if it counts */
+	uint8_t flags;		  /* PROBE_SKIP_* */
 };
 
 struct candidates {
-	struct candidate entries[POINTS_MAX];
+	struct candidate *entries;
 	size_t count;
 };
+
+static void candidates_fini(struct candidates *candidates)
+{
+	for (size_t i = 0; i < candidates->count; i++)
+		flow_fini(&candidates->entries[i].flow);
+	free(candidates->entries);
+}
 
 void probe_points_free(struct probe_points *points)
 {
 	if (!points)
 		return;
-	free(points->entries);
+	for (size_t i = 0; i < points->module_count; i++) {
+		free(points->modules[i].entries);
+		free(points->modules[i].nested);
+		free(points->modules[i].foreign);
+		free(points->modules[i].left_out);
+	}
+	free(points->modules);
 	free(points);
 }
 
-static bool candidates_have(const struct candidates *candidates, uint64_t start)
+static bool is_free(const struct candidate *candidate)
 {
-	for (size_t i = 0; i < candidates->count; i++)
-		if (candidates->entries[i].symbol->start == start)
-			return true;
-	return false;
+	return candidate->linked->function->kind == PROBE_FREE;
 }
 
-static void candidates_find(struct image *image, const struct symtab *symtab,
-			    struct candidates *ret)
+static bool outranks(const struct linked_function *a, const struct linked_function *b)
+{
+	return a->function < b->function;
+}
+
+/* Whether the functions of one family in a module are an allocator. */
+static bool is_complete(const struct linked_function *functions, size_t count, unsigned int family)
 {
 	bool allocates = false, frees = false;
-	uint64_t offset;
 
-	*ret = (struct candidates){};
-	for (size_t i = 0; i < catalog_function_count && ret->count < POINTS_MAX; i++) {
-		const struct catalog_function *function = &catalog_functions[i];
-		const struct symbol *symbol = symtab_find(symtab, function->name);
-
-		/* At an ifunc's address is the function that chooses the real one. */
-		if (!symbol || symbol->ifunc ||
-		    image_vaddr_to_offset(image, symbol->start, &offset))
+	for (size_t i = 0; i < count; i++) {
+		if (functions[i].family != family)
 			continue;
-		allocates |= function->kind == PROBE_ALLOC;
-		frees |= function->kind == PROBE_FREE;
-		if (!candidates_have(ret, symbol->start))
-			ret->entries[ret->count++] = (struct candidate){function, symbol};
+		if (functions[i].function->kind == PROBE_FREE)
+			frees = true;
+		else
+			allocates = true;
 	}
-	if (!allocates || !frees)
-		ret->count = 0;
+	return allocates && frees;
 }
 
-static int place(struct image *image, const struct candidate *candidate, struct probe_point *ret)
+static struct candidate *candidate_at(const struct candidates *candidates, struct place place)
 {
-	const struct catalog_function *function = candidate->function;
-	uint64_t size = candidate->symbol->size;
+	for (size_t i = candidates->count; i-- > 0;) {
+		struct candidate *candidate = &candidates->entries[i];
+
+		if (candidate->place.module < place.module)
+			break;
+		if (candidate->place.vaddr == place.vaddr)
+			return candidate;
+	}
+	return NULL;
+}
+
+/* Of functions that share an address the highest one stands for all. */
+static void add_candidate(struct candidates *candidates, uint32_t module,
+			  const struct linked_function *linked)
+{
+	const struct place place = {module, linked->start};
+	struct candidate *known = candidate_at(candidates, place);
+
+	if (!known)
+		candidates->entries[candidates->count++] = (struct candidate){
+			.linked = linked,
+			.place = place,
+		};
+	else if (outranks(linked, known->linked))
+		known->linked = linked;
+}
+
+static int find_candidates(struct linkage *linkage, struct candidates *ret)
+{
+	size_t modules = linkage_count(linkage), all = 0;
+
+	for (size_t m = 0; m < modules; m++) {
+		size_t count;
+
+		linkage_functions(linkage, m, &count);
+		all += count;
+	}
+	ret->entries = calloc(all + 1, sizeof(*ret->entries));
+	if (!ret->entries)
+		return -ENOMEM;
+	for (size_t m = 0; m < modules; m++) {
+		size_t count;
+		const struct linked_function *functions = linkage_functions(linkage, m, &count);
+
+		for (size_t i = 0; i < count; i++) {
+			uint64_t offset;
+
+			if (is_complete(functions, count, functions[i].family) &&
+			    !image_vaddr_to_offset(linkage_image(linkage, m), functions[i].start,
+						   &offset))
+				add_candidate(ret, m, &functions[i]);
+		}
+	}
+	return 0;
+}
+
+/* Frees matter to frees, and allocations to allocations. Targets become indexes of candidates. */
+static int trace_kind(struct linkage *linkage, struct candidates *candidates, bool frees,
+		      bool *truncated)
+{
+	struct place *targets _cleanup_free_ = calloc(candidates->count + 1, sizeof(*targets));
+	uint32_t *indexes _cleanup_free_ = calloc(candidates->count + 1, sizeof(*indexes));
+	size_t count = 0;
+
+	if (!targets || !indexes)
+		return -ENOMEM;
+	for (size_t i = 0; i < candidates->count; i++) {
+		if (is_free(&candidates->entries[i]) != frees)
+			continue;
+		targets[count] = candidates->entries[i].place;
+		indexes[count++] = i;
+	}
+	*truncated |= count > FLOW_MAX_TARGETS;
+	for (size_t i = 0; i < count; i++) {
+		struct flow *flow = &candidates->entries[indexes[i]].flow;
+		int err = flow_trace(linkage, targets[i], targets, count, flow);
+
+		if (err)
+			return err;
+		*truncated |= flow->truncated;
+		for (size_t j = 0; j < flow->tail_count; j++)
+			flow->tails[j] = indexes[flow->tails[j]];
+		for (size_t j = 0; j < flow->return_count; j++)
+			if (flow->returns[j].target != FLOW_UNKNOWN)
+				flow->returns[j].target = indexes[flow->returns[j].target];
+	}
+	return 0;
+}
+
+static int trace_candidates(struct linkage *linkage, struct candidates *candidates, bool *truncated)
+{
+	int err = trace_kind(linkage, candidates, false, truncated);
+
+	return err ? err : trace_kind(linkage, candidates, true, truncated);
+}
+
+static bool counts(const struct candidate *candidate)
+{
+	return !candidate->left_out.reason;
+}
+
+static void leave_out(struct candidate *candidate, const char *reason,
+		      const struct candidate *other)
+{
+	candidate->left_out = (struct left_out){
+		.name = candidate->linked->name,
+		.reason = reason,
+		.other = other ? other->linked->name : NULL,
+	};
+}
+
+/* A candidate that this one reaches and that counts. */
+static const struct candidate *find_inner(const struct candidates *candidates,
+					  const struct candidate *outer)
+{
+	const struct candidate *entries = candidates->entries;
+
+	for (size_t i = 0; i < outer->flow.tail_count; i++) {
+		const struct candidate *inner = &entries[outer->flow.tails[i]];
+
+		if (inner != outer && counts(inner))
+			return inner;
+	}
+	for (size_t i = 0; i < outer->flow.return_count; i++) {
+		uint32_t target = outer->flow.returns[i].target;
+
+		if (target != FLOW_UNKNOWN && &entries[target] != outer &&
+		    counts(&entries[target]))
+			return &entries[target];
+	}
+	return NULL;
+}
+
+/* Any function of another module: where a pointer leads that is not set yet is not known. */
+static const struct candidate *find_other_module(const struct candidates *candidates,
+						 const struct candidate *outer)
+{
+	for (size_t i = 0; i < candidates->count; i++) {
+		const struct candidate *other = &candidates->entries[i];
+
+		if (other->place.module != outer->place.module && counts(other) &&
+		    other->linked->function == outer->linked->function)
+			return other;
+	}
+	return NULL;
+}
+
+/* From the bottom of the catalog, so that each still finds the one that it delegates to. */
+static void leave_out_delegating(struct candidates *candidates)
+{
+	for (size_t rank = catalog_function_count; rank-- > 0;) {
+		for (size_t i = 0; i < candidates->count; i++) {
+			struct candidate *outer = &candidates->entries[i];
+			const struct candidate *inner;
+
+			if (outer->linked->function != &catalog_functions[rank] ||
+			    !outer->flow.delegates)
+				continue;
+			inner = find_inner(candidates, outer);
+			if (!inner)
+				inner = find_other_module(candidates, outer);
+			if (inner)
+				leave_out(outer, "it only calls another", inner);
+		}
+	}
+}
+
+/* By which arguments the outer function can tell that it will jump to malloc. */
+static uint8_t skip_flags(const struct candidate *outer, const struct candidate *inner)
+{
+	if (inner->linked->function != &catalog_functions[0] ||
+	    inner->place.module != outer->place.module)
+		return 0;
+	switch (outer->linked->function->kind) {
+	case PROBE_REALLOC:
+		return PROBE_SKIP_NULL_OLD;
+	case PROBE_MEMALIGN:
+	case PROBE_OUT_ALLOC:
+		return PROBE_SKIP_SMALL_ALIGN;
+	default:
+		return 0;
+	}
+}
+
+/*
+ * glibc's valloc and pvalloc jump to what memalign jumps to, but with the page size as alignment:
+ * malloc is not reached when they run.
+ */
+static bool is_page_aligned(const struct candidate *candidate)
+{
+	const char *name = candidate->linked->function->name;
+
+	return !strcmp(name, "valloc") || !strcmp(name, "pvalloc");
+}
+
+static void settle_jump(struct candidate *outer, struct candidate *inner)
+{
+	uint8_t flags;
+
+	if (!counts(inner) || inner == outer || is_page_aligned(outer))
+		return;
+	flags = skip_flags(outer, inner);
+	outer->flags |= flags;
+	if (flags)
+		return;
+	if (outranks(inner->linked, outer->linked))
+		leave_out(outer, "on some ways it jumps to another", inner);
+	else
+		leave_out(inner, "another jumps to it on some ways", outer);
+}
+
+static void settle_jumps(struct candidates *candidates)
+{
+	for (size_t i = 0; i < candidates->count; i++) {
+		struct candidate *outer = &candidates->entries[i];
+
+		for (size_t j = 0; j < outer->flow.tail_count; j++)
+			if (!is_free(outer) && counts(outer))
+				settle_jump(outer, &candidates->entries[outer->flow.tails[j]]);
+	}
+}
+
+static int add_offset(uint32_t **offsets, size_t *count, uint32_t offset)
+{
+	uint32_t *grown;
+
+	for (size_t i = 0; i < *count; i++)
+		if ((*offsets)[i] == offset)
+			return 0;
+	grown = reallocarray(*offsets, *count + 1, sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	*offsets = grown;
+	grown[(*count)++] = offset;
+	return 0;
+}
+
+static int add_nested(struct linkage *linkage, const struct candidates *candidates,
+		      const struct candidate *outer, struct module_points *module)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < outer->flow.return_count && !err; i++) {
+		const struct flow_return *ret = &outer->flow.returns[i];
+		const struct candidate *inner =
+			ret->target == FLOW_UNKNOWN ? NULL : &candidates->entries[ret->target];
+		uint64_t offset;
+
+		/* Behind a call that ends its segment nothing is returned to. */
+		if (image_vaddr_to_offset(linkage_image(linkage, ret->place.module),
+					  ret->place.vaddr, &offset))
+			continue;
+		if (offset > UINT32_MAX)
+			return -E2BIG;
+		if (inner && inner->place.module == ret->place.module)
+			err = add_offset(&module->nested, &module->nested_count, offset);
+		else
+			err = add_offset(&module->foreign, &module->foreign_count, offset);
+	}
+	return err;
+}
+
+static int place(struct linkage *linkage, const struct candidate *candidate, bool plain_entries,
+		 struct probe_point *ret)
+{
+	const struct catalog_function *function = candidate->linked->function;
+	struct image *image = linkage_image(linkage, candidate->place.module);
+	uint64_t size = candidate->linked->size;
 	struct placement placement;
 	const uint8_t *code;
 	uint64_t offset;
 	size_t code_size = 0;
 
-	code = image_bytes(image, candidate->symbol->start,
+	code = image_bytes(image, candidate->place.vaddr,
 			   size < FUNCTION_MAX_SIZE ? size : FUNCTION_MAX_SIZE, &code_size);
-	placement = placement_choose(code, code ? code_size : 0, function);
-	if (image_vaddr_to_offset(image, candidate->symbol->start, &offset))
+	placement = placement_choose(code, code && !plain_entries ? code_size : 0, function);
+	if (plain_entries)
+		placement.why_entry = "this was asked for";
+	if (image_vaddr_to_offset(image, candidate->place.vaddr, &offset))
 		return -ERANGE;
 	if (offset > UINT32_MAX - placement.offset)
 		return -E2BIG;
 	*ret = (struct probe_point){
-		.name = function->name,
+		.name = candidate->linked->name,
 		.entry_offset = offset,
 		.why_entry = placement.why_entry,
 		.spec =
 			{
 				.kind = function->kind,
+				.flags = candidate->flags,
 				.size_reg = placement.size_reg,
 				.aux_reg = placement.aux_reg,
 				.ptr_reg = placement.ptr_reg,
@@ -104,112 +385,68 @@ static int place(struct image *image, const struct candidate *candidate, struct 
 	return 0;
 }
 
-/* Adds an offset in order; one that is there already is not added again. */
-static int nested_add(struct nested_calls *nested, uint32_t offset)
+static int add_point(struct linkage *linkage, const struct candidates *candidates,
+		     const struct candidate *candidate, bool plain_entries,
+		     struct module_points *module)
 {
-	size_t i = nested->count;
+	int err;
 
-	while (i && nested->return_offsets[i - 1] > offset)
-		i--;
-	if (i && nested->return_offsets[i - 1] == offset)
-		return 0;
-	if (nested->count == PROBE_MAX_NESTED_CALLS)
-		return -E2BIG;
-	for (size_t j = nested->count; j > i; j--)
-		nested->return_offsets[j] = nested->return_offsets[j - 1];
-	nested->return_offsets[i] = offset;
-	nested->count++;
-	return 0;
-}
+	if (!counts(candidate)) {
+		struct left_out *left_out = reallocarray(
+			module->left_out, module->left_out_count + 1, sizeof(*left_out));
 
-static int nested_add_flow(struct image *image, struct nested_calls *nested,
-			   const struct flow *flow)
-{
-	for (size_t i = 0; i < flow->return_count; i++) {
-		uint64_t offset;
-		int err = image_vaddr_to_offset(image, flow->returns[i], &offset);
-
-		/* Behind a call that ends its segment nothing is returned to. */
-		if (err)
-			continue;
-		err = offset <= UINT32_MAX ? nested_add(nested, (uint32_t)offset) : -E2BIG;
-		if (err)
-			return err;
-	}
-	return 0;
-}
-
-static uint8_t skip_flags(const struct catalog_function *function)
-{
-	switch (function->kind) {
-	case PROBE_REALLOC:
-		return PROBE_SKIP_NULL_OLD;
-	case PROBE_MEMALIGN:
-	case PROBE_OUT_ALLOC:
-		return PROBE_SKIP_SMALL_ALIGN;
-	default:
-		/*
-		 * valloc and pvalloc of glibc jump to what memalign jumps to, but with the page
-		 * size as alignment: malloc is not reached when they run.
-		 */
+		if (!left_out)
+			return -ENOMEM;
+		module->left_out = left_out;
+		left_out[module->left_out_count++] = candidate->left_out;
 		return 0;
 	}
+	if (!module->entries)
+		module->entries = calloc(candidates->count, sizeof(*module->entries));
+	if (!module->entries)
+		return -ENOMEM;
+	err = place(linkage, candidate, plain_entries, &module->entries[module->count]);
+	if (err)
+		return err;
+	module->count++;
+	return is_free(candidate) ? 0 : add_nested(linkage, candidates, candidate, module);
 }
 
-static int trace_points(struct image *image, const struct candidates *candidates,
-			struct probe_points *points)
+static int find(struct linkage *linkage, bool plain_entries, struct candidates *candidates,
+		struct probe_points *points)
 {
-	uint64_t targets[POINTS_MAX];
-	uint32_t malloc_bits = 0;
-	size_t target_count = 0;
+	int err;
 
-	for (size_t i = 0; i < candidates->count; i++) {
+	err = find_candidates(linkage, candidates);
+	if (!err)
+		err = trace_candidates(linkage, candidates, &points->truncated);
+	if (err)
+		return err;
+	leave_out_delegating(candidates);
+	settle_jumps(candidates);
+	for (size_t i = 0; i < candidates->count && !err; i++) {
 		const struct candidate *candidate = &candidates->entries[i];
 
-		if (candidate->function->kind == PROBE_FREE)
-			continue;
-		/* malloc is the catalog's first, so an address it shares with others is its own. */
-		if (candidate->function == &catalog_functions[0])
-			malloc_bits = 1u << target_count;
-		targets[target_count++] = candidate->symbol->start;
+		err = add_point(linkage, candidates, candidate, plain_entries,
+				&points->modules[candidate->place.module]);
 	}
-	for (size_t i = 0; i < candidates->count; i++) {
-		const struct candidate *candidate = &candidates->entries[i];
-		struct flow flow __attribute__((cleanup(cleanup_flow))) = {};
-		int err;
-
-		if (candidate->function->kind == PROBE_FREE)
-			continue;
-		err = flow_trace(image, candidate->symbol->start, targets, target_count, &flow);
-		if (!err)
-			err = nested_add_flow(image, &points->nested, &flow);
-		if (err)
-			return err;
-		if (flow.tail_targets & malloc_bits)
-			points->entries[i].spec.flags |= skip_flags(candidate->function);
-	}
-	return 0;
+	return err;
 }
 
-int probe_points_find(struct image *image, const struct symtab *symtab, struct probe_points **ret)
+int probe_points_find(struct linkage *linkage, bool plain_entries, struct probe_points **ret)
 {
 	struct probe_points *points CLEANUP(probe_points) = calloc(1, sizeof(*points));
-	struct candidates candidates;
+	struct candidates candidates = {};
 	int err;
 
 	if (!points)
 		return -ENOMEM;
-	candidates_find(image, symtab, &candidates);
-	points->entries = calloc(candidates.count ? candidates.count : 1, sizeof(*points->entries));
-	if (!points->entries)
+	points->module_count = linkage_count(linkage);
+	points->modules = calloc(points->module_count + 1, sizeof(*points->modules));
+	if (!points->modules)
 		return -ENOMEM;
-	for (size_t i = 0; i < candidates.count; i++) {
-		err = place(image, &candidates.entries[i], &points->entries[i]);
-		if (err)
-			return err;
-		points->count++;
-	}
-	err = trace_points(image, &candidates, points);
+	err = find(linkage, plain_entries, &candidates, points);
+	candidates_fini(&candidates);
 	if (err)
 		return err;
 	*ret = take_ptr(points);

@@ -1,36 +1,56 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The probe points of one image: the allocation functions of the catalog that it defines, each
- * once, the instruction chosen for each, and how they call one another.
+ * The probe points of a process: the allocation functions that its files define, those left out
+ * that only call others, the instruction chosen for each, and how they call one another.
  */
 #ifndef HEAPTAP_PROBE_POINTS_H
 #define HEAPTAP_PROBE_POINTS_H
 
 #include <stddef.h>
 
-#include "elf/image.h"
-#include "elf/symtab.h"
 #include "heaptap/probe.h"
+#include "probe/linkage.h"
 
 struct probe_point {
-	const char *name; /* of the catalog */
-	struct probe_spec spec;
-	uint64_t entry_offset; /* file offset of the function */
-	const char *why_entry; /* why spec.offset is the plain entry; NULL: it is a cheaper one */
+	const char *name; /* in the file; owned by the linkage */
+	struct probe_spec spec; /* spec.image is left 0 for the caller */
+	uint64_t entry_offset;	/* file offset of the function */
+	const char *why_entry;	/* why spec.offset is the plain entry; NULL: it is a cheaper one */
+};
+
+/* A function that is not probed. */
+struct left_out {
+	const char *name; /* owned by the linkage */
+	const char *reason;
+	const char *other; /* the function that counts instead, or NULL */
+};
+
+/* Of one module. */
+struct module_points {
+	struct probe_point *entries;
+	size_t count;
+	/* File offsets behind its calls of its own allocation functions... */
+	uint32_t *nested;
+	size_t nested_count;
+	/* ...and of others' */
+	uint32_t *foreign;
+	size_t foreign_count;
+	struct left_out *left_out;
+	size_t left_out_count;
 };
 
 struct probe_points {
-	struct probe_point *entries;
-	size_t count;
-	struct nested_calls nested;
+	struct module_points *modules; /* as in the linkage */
+	size_t module_count;
+	bool truncated; /* the code was too large to see all calls between allocation functions */
 };
 
 /*
- * Finds the points of an image; spec.image is left 0 for the caller. An image is taken only if it
- * defines both malloc and free: count is 0 otherwise. Errors: -ENOMEM, -E2BIG if a probe point lies
- * past 4 GiB in the file or there are more than PROBE_MAX_NESTED_CALLS nested calls.
+ * Finds the points. A module's functions of one family are taken only if they can allocate and
+ * free. plain_entries: no other instruction than the function's first. Errors: -ENOMEM, -E2BIG if a
+ * probe point lies past 4 GiB in its file.
  */
-int probe_points_find(struct image *image, const struct symtab *symtab, struct probe_points **ret);
+int probe_points_find(struct linkage *linkage, bool plain_entries, struct probe_points **ret);
 void probe_points_free(struct probe_points *points);
 DEFINE_CLEANUP(probe_points, struct probe_points *, probe_points_free)
 

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "probe/code_state.h"
+
+#define RAX 0
+/* rbx, rbp, r12 to r15: the System V ABI has calls preserve them. */
+#define PRESERVED ((uint16_t)(1u << 3 | 1u << 5 | 0xfu << 12))
+
+/* One bit, or 0 if it is no general register. */
+static uint16_t register_bit(ZydisRegister reg)
+{
+	ZydisRegister large = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, reg);
+
+	if (ZydisRegisterGetClass(large) != ZYDIS_REGCLASS_GPR64)
+		return 0;
+	return 1u << ZydisRegisterGetId(large);
+}
+
+static uint16_t operand_bit(const ZydisDecodedOperand *operand)
+{
+	return operand->type == ZYDIS_OPERAND_TYPE_REGISTER ? register_bit(operand->reg.value) : 0;
+}
+
+static bool makes_constant(const ZydisDecodedInstruction *insn, const ZydisDecodedOperand *operands)
+{
+	switch (insn->mnemonic) {
+	case ZYDIS_MNEMONIC_MOV:
+		return operands[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE;
+	case ZYDIS_MNEMONIC_XOR:
+	case ZYDIS_MNEMONIC_SUB:
+		return operands[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
+		       operands[0].reg.value == operands[1].reg.value;
+	case ZYDIS_MNEMONIC_OR:
+		return operands[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE &&
+		       operands[1].imm.value.s == -1;
+	default:
+		return false;
+	}
+}
+
+void code_state_step(struct code_state *state, const ZydisDecodedInstruction *insn,
+		     const ZydisDecodedOperand *operands)
+{
+	uint16_t constants = 0, pointers = 0, to = 0;
+
+	if (insn->operand_count)
+		to = operand_bit(&operands[0]);
+	if (to && insn->operand_count > 1) {
+		uint16_t from = operand_bit(&operands[1]);
+
+		if (makes_constant(insn, operands))
+			constants = to;
+		if (insn->mnemonic == ZYDIS_MNEMONIC_MOV) {
+			if (state->constants & from)
+				constants = to;
+			if (state->pointers & from)
+				pointers = to;
+			if (operands[1].type == ZYDIS_OPERAND_TYPE_MEMORY &&
+			    operands[1].mem.base == ZYDIS_REGISTER_RIP && operands[1].size == 64)
+				pointers = to;
+		}
+	}
+	for (size_t i = 0; i < insn->operand_count; i++) {
+		uint16_t written = operand_bit(&operands[i]);
+
+		if (!(operands[i].actions & ZYDIS_OPERAND_ACTION_MASK_WRITE))
+			continue;
+		state->constants &= ~written;
+		state->pointers &= ~written;
+	}
+	state->constants |= constants;
+	state->pointers |= pointers;
+}
+
+void code_state_call(struct code_state *state, bool is_dlsym)
+{
+	state->constants &= PRESERVED;
+	state->pointers &= PRESERVED;
+	if (is_dlsym)
+		state->pointers |= 1u << RAX;
+}
+
+bool code_state_is_pointer(const struct code_state *state, ZydisRegister reg)
+{
+	return state->pointers & register_bit(reg);
+}
+
+bool code_state_returns_constant(const struct code_state *state)
+{
+	return state->constants & 1u << RAX;
+}
+
+bool code_state_join(struct code_state *known, struct code_state *state)
+{
+	uint16_t constants = known->constants & state->constants;
+	uint16_t pointers = known->pointers & state->pointers;
+	bool changed = constants != known->constants || pointers != known->pointers;
+
+	known->constants = state->constants = constants;
+	known->pointers = state->pointers = pointers;
+	return changed;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What is known about registers along a path of machine code. */
+#ifndef HEAPTAP_PROBE_CODE_STATE_H
+#define HEAPTAP_PROBE_CODE_STATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <Zydis/Zydis.h>
+
+/* Bit r is general register r, in the numbering of probe.h. */
+struct code_state {
+	uint16_t constants; /* holds a number that stands in the code */
+	uint16_t pointers;  /* holds what was loaded from a global variable, or dlsym()'s result */
+	bool passed;	    /* the user's mark of the path */
+};
+
+/* Takes note of an instruction that is no branch. */
+void code_state_step(struct code_state *state, const ZydisDecodedInstruction *insn,
+		     const ZydisDecodedOperand *operands);
+/* A function was called, and returned. */
+void code_state_call(struct code_state *state, bool is_dlsym);
+
+bool code_state_is_pointer(const struct code_state *state, ZydisRegister reg);
+bool code_state_returns_constant(const struct code_state *state);
+
+/*
+ * Two paths meet: *known and *state become what holds on both. False if *known does not change.
+ */
+bool code_state_join(struct code_state *known, struct code_state *state);
+
+#endif
