@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "allocators.h"
 #include "kernel.h"
 #include "preflight.h"
 #include "proc/command.h"
@@ -37,6 +38,7 @@ struct session {
 	struct kernel *kernel;
 	struct target *target;
 	struct attach *attach;
+	struct allocators *allocators;
 	struct images *images;
 	struct symbolizer *symbolizer;
 	struct tables *tables;
@@ -472,6 +474,7 @@ static int open_session(struct session *session)
 		.debug_dir_count = options->debug_dir_count,
 		.lines = !options->no_lines,
 	};
+	struct allocators_context allocators;
 	struct upload_maps maps;
 	enum attach_mode mode = ATTACH_AUTO;
 	int err;
@@ -507,8 +510,16 @@ static int open_session(struct session *session)
 	err = tables_new(&maps, &session->tables);
 	if (err)
 		return log_error(err, "start the session");
-	err = target_attach(session->target, session->kernel, session->attach, session->tables,
-			    session->images);
+	allocators = (struct allocators_context){
+		.kernel = session->kernel,
+		.attach = session->attach,
+		.tables = session->tables,
+		.images = session->images,
+	};
+	err = allocators_new(&allocators, &session->allocators);
+	if (err)
+		return log_error(err, "start the session");
+	err = target_attach(session->target, session->allocators);
 	if (err)
 		return err;
 	log_tables(session);
@@ -524,6 +535,7 @@ static void close_fd(int fd)
 static void close_session(struct session *session)
 {
 	attach_free(session->attach);
+	allocators_free(session->allocators);
 	writer_free(session->writer);
 	tables_free(session->tables);
 	kernel_close(session->kernel);

@@ -9,9 +9,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "kernel.h"
-#include "symbolize/images.h"
-#include "unwind/tables.h"
+#include "allocators.h"
 
 struct target;
 
@@ -22,12 +20,8 @@ struct target;
 int target_open(pid_t pid, char **command, bool force, struct target **ret);
 void target_free(struct target *target);
 
-/*
- * Opens the target's files, publishes their unwind tables, and places the probes on the allocators
- * in them. The files go to images.
- */
-int target_attach(struct target *target, struct kernel *kernel, struct attach *attach,
-		  struct tables *tables, struct images *images);
+/* Places the probes on the allocators in the target's files; an error if there are none. */
+int target_attach(struct target *target, struct allocators *allocators);
 
 /* Lets a held command go. */
 int target_start(struct target *target);
