@@ -54,7 +54,7 @@ struct pending {
 	struct live_record old;
 	__u32 picked;
 	__u32 in_place; /* returns a size, see PROBE_RESIZE */
-	__u32 has_old; /* `old` was taken out of the live table and waits for the outcome */
+	__u32 has_old;	/* `old` was taken out of the live table and waits for the outcome */
 };
 
 struct pending_calls {

@@ -16,8 +16,9 @@
 #include <sys/stat.h>
 #include <uthash.h>
 
-#include "elf/symtab.h"
 #include "heaptap/unwind.h"
+#include "probe/linkage.h"
+#include "probe/points.h"
 #include "proc/maps.h"
 #include "util/log.h"
 
@@ -27,13 +28,13 @@
 /* A file as mappings show it: "MAJOR:MINOR INODE PATH". */
 struct known_file {
 	UT_hash_handle hh;
+	__u32 id; /* 0 until it is known */
 	char key[];
 };
 
 /* A file that is being taken in. */
 struct new_file {
 	struct image *image;
-	struct probe_points *points;
 	struct known_file *known; /* to be remembered; NULL for a command's */
 	uint64_t size;
 	__u32 id; /* 0: the kernel side gives it none */
@@ -44,9 +45,31 @@ struct new_files {
 	size_t count;
 };
 
+/* A file that has functions of the catalog: what comes later may call them, or be called. */
+struct allocator_file {
+	struct image *image; /* a handle of our own */
+	__u32 id;
+};
+
+/* One file of a process, while its probe points are searched. */
+struct module {
+	struct image *image;
+	__u32 id;
+	bool is_new;
+	uint64_t bias;
+	uint64_t start; /* of its first mapping; UINT64_MAX: the program */
+};
+
+struct modules {
+	struct module *entries;
+	size_t count;
+};
+
 struct allocators {
 	struct allocators_context context;
 	struct known_file *known;
+	struct allocator_file *files;
+	size_t file_count;
 	bool taken[UNWIND_MAX_IMAGES]; /* by image id */
 	size_t probed;
 	size_t searched;
@@ -74,13 +97,15 @@ void allocators_free(struct allocators *allocators)
 		HASH_DEL(allocators->known, file);
 		free(file);
 	}
+	for (size_t i = 0; i < allocators->file_count; i++)
+		image_free(allocators->files[i].image);
+	free(allocators->files);
 	free(allocators);
 }
 
 static void new_file_fini(struct new_file *file)
 {
 	image_free(file->image);
-	probe_points_free(file->points);
 	free(file->known);
 }
 
@@ -225,6 +250,7 @@ static void remember(struct allocators *allocators, struct new_file *file)
 
 	if (!known)
 		return;
+	known->id = file->id;
 	HASH_ADD_STR(allocators->known, key, known);
 	if (!known->hh.tbl)
 		free(known);
@@ -304,40 +330,149 @@ static void note_searched(struct allocators *allocators, const char *path)
 			 length ? ", " : "", path);
 }
 
-static int find_points(struct allocators *allocators, struct new_file *file)
+static void cleanup_modules(struct modules *modules)
 {
-	struct symtab *symtab CLEANUP(symtab) = NULL;
-	int err;
-
-	note_searched(allocators, image_path(file->image));
-	err = symtab_load(file->image, &symtab);
-	if (err == -ENOENT || err == -ENOEXEC)
-		return 0;
-	if (!err)
-		err = probe_points_find(file->image, symtab, &file->points);
-	return err ? log_error(err, "search '%s' for an allocator", image_path(file->image)) : 0;
+	free(modules->entries);
 }
 
-static void log_points(const struct new_file *file)
+/* Takes a file in once; of several mappings the first counts. */
+static int add_module(struct modules *modules, const struct module *module)
 {
-	for (size_t i = 0; i < file->points->count; i++) {
-		const struct probe_point *point = &file->points->entries[i];
+	struct module *entries;
 
-		log_verbose("Probe point: %s %s+%llu%s%s", image_path(file->image), point->name,
+	for (size_t i = 0; i < modules->count; i++)
+		if (modules->entries[i].id == module->id)
+			return 0;
+	entries = reallocarray(modules->entries, modules->count + 1, sizeof(*entries));
+	if (!entries)
+		return log_error(ENOMEM, "search for allocators");
+	modules->entries = entries;
+	entries[modules->count++] = *module;
+	return 0;
+}
+
+/* The file of an image id, among the new ones and those that have allocation functions. */
+static struct module module_of(const struct allocators *allocators, const struct new_files *files,
+			       __u32 id)
+{
+	for (size_t i = 0; i < files->count; i++)
+		if (files->entries[i].id == id)
+			return (struct module){
+				.image = files->entries[i].image,
+				.id = id,
+				.is_new = true,
+			};
+	for (size_t i = 0; i < allocators->file_count; i++)
+		if (allocators->files[i].id == id)
+			return (struct module){.image = allocators->files[i].image, .id = id};
+	return (struct module){};
+}
+
+/* The dynamic linker maps one file below the other, mostly, in the order it searches them. */
+static int by_start(const void *a, const void *b)
+{
+	const struct module *x = a, *y = b;
+
+	return (x->start < y->start) - (x->start > y->start);
+}
+
+static int find_modules_of_process(const struct allocators *allocators,
+				   const struct new_files *files, pid_t pid,
+				   const struct maps *maps, struct modules *modules)
+{
+	char exe[4096] = "";
+	int err = 0;
+
+	read_exe(pid, exe, sizeof(exe));
+	for (size_t i = 0; i < maps->count && !err; i++) {
+		const struct mapping *mapping = &maps->entries[i];
+		_cleanup_free_ struct known_file *key = NULL;
+		struct known_file *known;
+		struct module module;
+		uint64_t vaddr;
+
+		if (!mapping->executable || !mapping->inode)
+			continue;
+		key = known_file_new(mapping);
+		if (!key)
+			return log_error(ENOMEM, "search for allocators");
+		HASH_FIND_STR(allocators->known, key->key, known);
+		if (!known)
+			continue;
+		module = module_of(allocators, files, known->id);
+		if (!module.image || image_offset_to_vaddr(module.image, mapping->offset, &vaddr))
+			continue;
+		module.bias = mapping->start - vaddr;
+		module.start = strcmp(mapping->path, exe) ? mapping->start : UINT64_MAX;
+		err = add_module(modules, &module);
+	}
+	if (modules->count)
+		qsort(modules->entries, modules->count, sizeof(*modules->entries), by_start);
+	return err;
+}
+
+static int find_modules_of_command(const struct new_files *files, struct modules *modules)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < files->count && !err; i++) {
+		const struct module module = {
+			.image = files->entries[i].image,
+			.id = files->entries[i].id,
+			.is_new = true,
+			.bias = LINKAGE_NOT_LOADED,
+		};
+
+		err = add_module(modules, &module);
+	}
+	return err;
+}
+
+static void log_points(const struct image *image, const struct module_points *points)
+{
+	for (size_t i = 0; i < points->count; i++) {
+		const struct probe_point *point = &points->entries[i];
+
+		log_verbose("Probe point: %s %s+%llu%s%s", image_path(image), point->name,
 			    (unsigned long long)(point->spec.offset - point->entry_offset),
 			    point->why_entry ? ": the entry, as " : "",
 			    point->why_entry ? point->why_entry : "");
 	}
+	for (size_t i = 0; i < points->left_out_count; i++) {
+		const struct left_out *left_out = &points->left_out[i];
+
+		log_verbose("Not probed: %s %s: %s%s%s", image_path(image), left_out->name,
+			    left_out->reason, left_out->other ? ", " : "",
+			    left_out->other ? left_out->other : "");
+	}
+}
+
+static int add_nested_calls(struct allocators *allocators, const struct module *module,
+			    const struct module_points *points)
+{
+	struct kernel *kernel = allocators->context.kernel;
+	int err = 0;
+
+	for (size_t i = 0; i < points->nested_count && !err; i++)
+		err = kernel_add_nested_call(kernel, allocators->probed, points->nested[i]);
+	for (size_t i = 0; i < points->foreign_count && !err; i++)
+		err = kernel_add_foreign_call(kernel, module->id, points->foreign[i]);
+	if (err == -E2BIG)
+		log_warning("more than %d calls between allocation functions: what '%s' allocates "
+			    "may be counted twice",
+			    PROBE_MAX_NESTED_CALLS, image_path(module->image));
+	return err == -E2BIG ? 0 : err;
 }
 
 /* Places the probes of one file, if it has an allocator. */
-static int attach_file(struct allocators *allocators, struct new_file *file)
+static int attach_module(struct allocators *allocators, const struct module *module,
+			 struct module_points *points)
 {
-	struct probe_points *points = file->points;
-	const char *path = image_path(file->image);
+	const char *path = image_path(module->image);
 	int err;
 
-	if (!points || !points->count)
+	log_points(module->image, points);
+	if (!points->count)
 		return 0;
 	if (allocators->probed == PROBE_MAX_IMAGES) {
 		log_warning("more than %d files with allocators: '%s' is not probed",
@@ -346,17 +481,79 @@ static int attach_file(struct allocators *allocators, struct new_file *file)
 	}
 	for (size_t i = 0; i < points->count; i++)
 		points->entries[i].spec.image = allocators->probed;
-	log_points(file);
-	err = kernel_set_nested_calls(allocators->context.kernel, allocators->probed,
-				      &points->nested);
+	err = add_nested_calls(allocators, module, points);
 	if (!err)
-		err = attach_points(allocators->context.attach, image_fd(file->image), points);
+		err = attach_points(allocators->context.attach, image_fd(module->image), points);
 	if (err == -ESRCH)
 		return err;
 	if (err)
 		return log_error(err, "place probes in '%s'", path);
 	allocators->probed++;
 	return 0;
+}
+
+/* Keeps a handle of our own of a file that has functions of the catalog. */
+static int keep_file(struct allocators *allocators, const struct module *module)
+{
+	int fd = fcntl(image_fd(module->image), F_DUPFD_CLOEXEC, 0);
+	struct image *image CLEANUP(image) = NULL;
+	struct allocator_file *files;
+	int err;
+
+	if (fd < 0)
+		return log_error(errno, "keep '%s'", image_path(module->image));
+	err = image_open(fd, image_path(module->image), &image);
+	if (err)
+		return log_error(err, "keep '%s'", image_path(module->image));
+	files = reallocarray(allocators->files, allocators->file_count + 1, sizeof(*files));
+	if (!files)
+		return log_error(ENOMEM, "keep '%s'", image_path(module->image));
+	allocators->files = files;
+	files[allocators->file_count++] = (struct allocator_file){take_ptr(image), module->id};
+	return 0;
+}
+
+static int attach_modules(struct allocators *allocators, const struct modules *modules,
+			  struct linkage *linkage)
+{
+	struct probe_points *points CLEANUP(probe_points) = NULL;
+	int err;
+
+	err = probe_points_find(linkage, false, &points);
+	if (err)
+		return log_error(err, "search for allocators");
+	if (points->truncated)
+		log_warning("the code of an allocator is too large to see all calls between its "
+			    "functions: what they allocate may be counted twice");
+	for (size_t i = 0; i < modules->count && !err; i++) {
+		const struct module *module = &modules->entries[i];
+		size_t count;
+
+		if (!module->is_new)
+			continue;
+		note_searched(allocators, image_path(module->image));
+		linkage_functions(linkage, i, &count);
+		if (count)
+			err = keep_file(allocators, module);
+		if (!err)
+			err = attach_module(allocators, module, &points->modules[i]);
+	}
+	return err;
+}
+
+/* Finds the probe points in the new files among the modules, and places the probes. */
+static int probe_modules(struct allocators *allocators, const struct modules *modules,
+			 int memory_fd)
+{
+	struct linkage *linkage CLEANUP(linkage) = NULL;
+	int err;
+
+	err = linkage_new(memory_fd, NULL, &linkage);
+	for (size_t i = 0; i < modules->count && !err; i++)
+		err = linkage_add(linkage, modules->entries[i].image, modules->entries[i].bias);
+	if (err)
+		return log_error(err, "search for allocators");
+	return attach_modules(allocators, modules, linkage);
 }
 
 /* The images keep the files open. */
@@ -367,17 +564,29 @@ static int give_file(struct allocators *allocators, struct new_file *file)
 	return err ? log_error(err, "keep the target's files") : 0;
 }
 
-static int take_in(struct allocators *allocators, struct new_files *files)
+/* pid and maps: of the process that maps the files; maps is NULL for a command. */
+static int take_in(struct allocators *allocators, struct new_files *files, pid_t pid,
+		   const struct maps *maps)
 {
+	struct modules modules CLEANUP(modules) = {};
+	_cleanup_close_ int memory_fd = -1;
+	char path[64];
 	int err;
 
 	err = identify(allocators, files);
 	if (!err)
 		err = build_tables(allocators, files);
-	for (size_t i = 0; i < files->count && !err; i++)
-		err = find_points(allocators, &files->entries[i]);
-	for (size_t i = 0; i < files->count && !err; i++)
-		err = attach_file(allocators, &files->entries[i]);
+	if (!err)
+		err = maps ? find_modules_of_process(allocators, files, pid, maps, &modules)
+			   : find_modules_of_command(files, &modules);
+	if (err)
+		return err;
+	if (maps) {
+		/* Without it, the files alone tell how allocation functions call each other. */
+		snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+		memory_fd = open(path, O_RDONLY | O_CLOEXEC);
+	}
+	err = probe_modules(allocators, &modules, memory_fd);
 	for (size_t i = 0; i < files->count && !err; i++)
 		err = give_file(allocators, &files->entries[i]);
 	return err;
@@ -389,7 +598,7 @@ int allocators_add_files(struct allocators *allocators, char *const *paths, size
 	int err;
 
 	err = open_paths(&files, paths, count);
-	return err ? err : take_in(allocators, &files);
+	return err ? err : take_in(allocators, &files, 0, NULL);
 }
 
 int allocators_add_process(struct allocators *allocators, pid_t pid)
@@ -405,7 +614,7 @@ int allocators_add_process(struct allocators *allocators, pid_t pid)
 		return log_error(err, "read /proc/%d/maps", pid);
 	err = open_mappings(allocators, &files, pid, maps);
 	if (!err)
-		err = take_in(allocators, &files);
+		err = take_in(allocators, &files, pid, maps);
 	if (!err)
 		images_locate(allocators->context.images, maps);
 	return err;

@@ -9,12 +9,12 @@
 #include "heaptap/types.h"
 
 enum probe_kind {
-	PROBE_ALLOC = 1, /* returns the block: malloc(size), valloc, pvalloc */
-	PROBE_CALLOC,	 /* returns the block: calloc(count, size) */
-	PROBE_MEMALIGN,	 /* returns the block: memalign(align, size), aligned_alloc */
-	PROBE_OUT_ALLOC, /* returns 0 and stores the block: posix_memalign(out, align, size) */
-	PROBE_REALLOC,	 /* returns the block: realloc(old, size) */
-	PROBE_FREE,	 /* free(old) */
+	PROBE_ALLOC = 1,    /* returns the block: malloc(size), valloc, pvalloc */
+	PROBE_CALLOC,	    /* returns the block: calloc(count, size) */
+	PROBE_MEMALIGN,	    /* returns the block: memalign(align, size), aligned_alloc */
+	PROBE_OUT_ALLOC,    /* returns 0 and stores the block: posix_memalign(out, align, size) */
+	PROBE_REALLOC,	    /* returns the block: realloc(old, size) */
+	PROBE_FREE,	    /* free(old) */
 	PROBE_REALLOCARRAY, /* returns the block: reallocarray(old, count, size) */
 	PROBE_RESIZE,	    /* returns the size that the block has now: xallocx(old, size) */
 };

@@ -203,7 +203,7 @@ static int attach_perf(struct attach *attach, int program, const char *path, uin
 
 /* Attaches one program to all points for which it is meant. */
 static int attach_program(struct attach *attach, int program, const char *path, bool at_return,
-			  const struct probe_points *points,
+			  const struct module_points *points,
 			  bool (*wanted)(const struct probe_point *point))
 {
 	_cleanup_free_ uint64_t *offsets = calloc(points->count, sizeof(*offsets));
@@ -249,7 +249,8 @@ static bool is_free(const struct probe_point *point)
 
 static bool is_realloc(const struct probe_point *point)
 {
-	return point->spec.kind == PROBE_REALLOC;
+	return point->spec.kind == PROBE_REALLOC || point->spec.kind == PROBE_REALLOCARRAY ||
+	       point->spec.kind == PROBE_RESIZE;
 }
 
 static bool is_alloc(const struct probe_point *point)
@@ -257,7 +258,7 @@ static bool is_alloc(const struct probe_point *point)
 	return !is_free(point) && !is_realloc(point);
 }
 
-int attach_points(struct attach *attach, int fd, const struct probe_points *points)
+int attach_points(struct attach *attach, int fd, const struct module_points *points)
 {
 	const struct attach_programs *programs = &attach->programs;
 	char path[64];

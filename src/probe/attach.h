@@ -48,6 +48,6 @@ DEFINE_CLEANUP(attach, struct attach *, attach_free)
  * Attaches all points of an image; fd is the file, opened. Frees are attached first, so that no
  * block that is counted can be freed unseen. Returns 0 or a negative errno.
  */
-int attach_points(struct attach *attach, int fd, const struct probe_points *points);
+int attach_points(struct attach *attach, int fd, const struct module_points *points);
 
 #endif

@@ -143,8 +143,8 @@ static const struct catalog_function *find(const char *name, bool prefixed)
 static bool is_worth_a_look(const char *name)
 {
 	return strstr(name, "alloc") || strstr(name, "free") || strstr(name, "align") ||
-	       !strncmp(name, "_Zn", 3) || !strncmp(name, "_Zd", 3) || !strncmp(name, "tc_", 3) || !strncmp(name, "mi_", 3) ||
-	       !strncmp(name, "__size_", 7);
+	       !strncmp(name, "_Zn", 3) || !strncmp(name, "_Zd", 3) || !strncmp(name, "tc_", 3) ||
+	       !strncmp(name, "mi_", 3) || !strncmp(name, "__size_", 7);
 }
 
 const struct catalog_function *catalog_lookup(const char *name, const char *extra_prefix,

@@ -20,13 +20,18 @@ static uint16_t operand_bit(const ZydisDecodedOperand *operand)
 	return operand->type == ZYDIS_OPERAND_TYPE_REGISTER ? register_bit(operand->reg.value) : 0;
 }
 
-static bool makes_constant(const ZydisDecodedInstruction *insn, const ZydisDecodedOperand *operands)
+/* Whether an instruction puts a constant into its first operand. */
+static bool makes_constant(const ZydisDecodedInstruction *insn, const ZydisDecodedOperand *operands,
+			   bool *zero)
 {
+	*zero = false;
 	switch (insn->mnemonic) {
 	case ZYDIS_MNEMONIC_MOV:
+		*zero = operands[1].imm.value.u == 0;
 		return operands[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE;
 	case ZYDIS_MNEMONIC_XOR:
 	case ZYDIS_MNEMONIC_SUB:
+		*zero = true;
 		return operands[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
 		       operands[0].reg.value == operands[1].reg.value;
 	case ZYDIS_MNEMONIC_OR:
@@ -40,18 +45,23 @@ static bool makes_constant(const ZydisDecodedInstruction *insn, const ZydisDecod
 void code_state_step(struct code_state *state, const ZydisDecodedInstruction *insn,
 		     const ZydisDecodedOperand *operands)
 {
-	uint16_t constants = 0, pointers = 0, to = 0;
+	uint16_t constants = 0, zeros = 0, pointers = 0, to = 0;
+	bool zero;
 
 	if (insn->operand_count)
 		to = operand_bit(&operands[0]);
 	if (to && insn->operand_count > 1) {
 		uint16_t from = operand_bit(&operands[1]);
 
-		if (makes_constant(insn, operands))
+		if (makes_constant(insn, operands, &zero)) {
 			constants = to;
+			zeros = zero ? to : 0;
+		}
 		if (insn->mnemonic == ZYDIS_MNEMONIC_MOV) {
-			if (state->constants & from)
+			if (state->constants & from) {
 				constants = to;
+				zeros = state->zeros & from ? to : 0;
+			}
 			if (state->pointers & from)
 				pointers = to;
 			if (operands[1].type == ZYDIS_OPERAND_TYPE_MEMORY &&
@@ -65,9 +75,11 @@ void code_state_step(struct code_state *state, const ZydisDecodedInstruction *in
 		if (!(operands[i].actions & ZYDIS_OPERAND_ACTION_MASK_WRITE))
 			continue;
 		state->constants &= ~written;
+		state->zeros &= ~written;
 		state->pointers &= ~written;
 	}
 	state->constants |= constants;
+	state->zeros |= zeros;
 	state->pointers |= pointers;
 }
 
@@ -84,17 +96,20 @@ bool code_state_is_pointer(const struct code_state *state, ZydisRegister reg)
 	return state->pointers & register_bit(reg);
 }
 
-bool code_state_returns_constant(const struct code_state *state)
+bool code_state_returns_failure(const struct code_state *state, bool error_number)
 {
-	return state->constants & 1u << RAX;
+	return state->constants & 1u << RAX && !(error_number && state->zeros & 1u << RAX);
 }
 
 bool code_state_join(struct code_state *known, struct code_state *state)
 {
 	uint16_t constants = known->constants & state->constants;
+	uint16_t zeros = known->zeros | state->zeros;
 	uint16_t pointers = known->pointers & state->pointers;
-	bool changed = constants != known->constants || pointers != known->pointers;
+	bool changed = constants != known->constants || zeros != known->zeros ||
+		       pointers != known->pointers;
 
+	known->zeros = state->zeros = zeros;
 	known->constants = state->constants = constants;
 	known->pointers = state->pointers = pointers;
 	return changed;

@@ -35,13 +35,24 @@ struct flow {
 	bool truncated; /* a bound was reached: there may be more */
 };
 
+struct flow_graph;
+
 /*
- * Follows the code from the function at `from` through jumps and calls, up to the targets, which
- * are not entered themselves, and within the module. `from` may be one of the targets.
+ * Follows the code of a module from those of the targets that lie in it, through jumps and calls,
+ * up to other targets, and within the module. The linkage and the targets must outlive the graph.
  * At most FLOW_MAX_TARGETS targets. Errors: -ENOMEM.
  */
-int flow_trace(struct linkage *linkage, struct place from, const struct place *targets,
-	       size_t target_count, struct flow *ret);
+int flow_graph_new(struct linkage *linkage, uint32_t module, const struct place *targets,
+		   size_t target_count, struct flow_graph **ret);
+void flow_graph_free(struct flow_graph *graph);
+DEFINE_CLEANUP(flow_graph, struct flow_graph *, flow_graph_free)
+
+/*
+ * What one of these targets reaches. returns_error: it returns 0 or an error number, as
+ * posix_memalign() does, and no pointer. Errors: -ENOMEM.
+ */
+int flow_graph_query(const struct flow_graph *graph, size_t target, bool returns_error,
+		     struct flow *ret);
 void flow_fini(struct flow *flow);
 
 static inline void cleanup_flow(struct flow *flow)

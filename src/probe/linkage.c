@@ -95,8 +95,7 @@ static int add_function(const struct adding *adding, const char *name, uint64_t 
 static int add_symbol(const struct symbol *symbol, void *context)
 {
 	/* At an ifunc's address is the function that chooses the real one. */
-	return symbol->ifunc ? 0
-			     : add_function(context, symbol->name, symbol->start, symbol->size);
+	return symbol->ifunc ? 0 : add_function(context, symbol->name, symbol->start, symbol->size);
 }
 
 int linkage_add(struct linkage *linkage, struct image *image, uint64_t bias)

@@ -142,44 +142,82 @@ static int find_candidates(struct linkage *linkage, struct candidates *ret)
 	return 0;
 }
 
-/* Frees matter to frees, and allocations to allocations. Targets become indexes of candidates. */
-static int trace_kind(struct linkage *linkage, struct candidates *candidates, bool frees,
-		      bool *truncated)
-{
-	struct place *targets _cleanup_free_ = calloc(candidates->count + 1, sizeof(*targets));
-	uint32_t *indexes _cleanup_free_ = calloc(candidates->count + 1, sizeof(*indexes));
-	size_t count = 0;
+struct targets {
+	struct place *places;
+	uint32_t *candidates; /* by target */
+	size_t count;
+};
 
-	if (!targets || !indexes)
+static void cleanup_targets(struct targets *targets)
+{
+	free(targets->places);
+	free(targets->candidates);
+}
+
+static int query(const struct flow_graph *graph, const struct targets *targets, size_t target,
+		 struct candidate *candidate)
+{
+	struct flow *flow = &candidate->flow;
+	bool returns_error = candidate->linked->function->kind == PROBE_OUT_ALLOC;
+	int err = flow_graph_query(graph, target, returns_error, flow);
+
+	for (size_t i = 0; i < flow->tail_count && !err; i++)
+		flow->tails[i] = targets->candidates[flow->tails[i]];
+	for (size_t i = 0; i < flow->return_count && !err; i++)
+		if (flow->returns[i].target != FLOW_UNKNOWN)
+			flow->returns[i].target = targets->candidates[flow->returns[i].target];
+	return err;
+}
+
+/* The targets of one module, which come one after the other, up to `end`. */
+static int trace_module(struct linkage *linkage, const struct targets *targets, size_t begin,
+			size_t *end, struct candidates *candidates)
+{
+	struct flow_graph *graph CLEANUP(flow_graph) = NULL;
+	uint32_t module = targets->places[begin].module;
+	int err;
+
+	err = flow_graph_new(linkage, module, targets->places, targets->count, &graph);
+	for (*end = begin; !err && *end < targets->count; ++*end) {
+		if (targets->places[*end].module != module)
+			break;
+		err = query(graph, targets, *end, &candidates->entries[targets->candidates[*end]]);
+	}
+	return err;
+}
+
+/* Frees matter to frees, and allocations to allocations. */
+static int trace_kind(struct linkage *linkage, struct candidates *candidates, bool frees)
+{
+	struct targets targets CLEANUP(targets) = {
+		.places = calloc(candidates->count + 1, sizeof(*targets.places)),
+		.candidates = calloc(candidates->count + 1, sizeof(*targets.candidates)),
+	};
+	size_t next = 0;
+	int err = 0;
+
+	if (!targets.places || !targets.candidates)
 		return -ENOMEM;
 	for (size_t i = 0; i < candidates->count; i++) {
 		if (is_free(&candidates->entries[i]) != frees)
 			continue;
-		targets[count] = candidates->entries[i].place;
-		indexes[count++] = i;
+		targets.places[targets.count] = candidates->entries[i].place;
+		targets.candidates[targets.count++] = i;
 	}
-	*truncated |= count > FLOW_MAX_TARGETS;
-	for (size_t i = 0; i < count; i++) {
-		struct flow *flow = &candidates->entries[indexes[i]].flow;
-		int err = flow_trace(linkage, targets[i], targets, count, flow);
-
-		if (err)
-			return err;
-		*truncated |= flow->truncated;
-		for (size_t j = 0; j < flow->tail_count; j++)
-			flow->tails[j] = indexes[flow->tails[j]];
-		for (size_t j = 0; j < flow->return_count; j++)
-			if (flow->returns[j].target != FLOW_UNKNOWN)
-				flow->returns[j].target = indexes[flow->returns[j].target];
-	}
-	return 0;
+	while (next < targets.count && !err)
+		err = trace_module(linkage, &targets, next, &next, candidates);
+	return err;
 }
 
 static int trace_candidates(struct linkage *linkage, struct candidates *candidates, bool *truncated)
 {
-	int err = trace_kind(linkage, candidates, false, truncated);
+	int err = trace_kind(linkage, candidates, false);
 
-	return err ? err : trace_kind(linkage, candidates, true, truncated);
+	if (!err)
+		err = trace_kind(linkage, candidates, true);
+	for (size_t i = 0; i < candidates->count; i++)
+		*truncated |= candidates->entries[i].flow.truncated;
+	return err;
 }
 
 static bool counts(const struct candidate *candidate)
@@ -212,8 +250,7 @@ static const struct candidate *find_inner(const struct candidates *candidates,
 	for (size_t i = 0; i < outer->flow.return_count; i++) {
 		uint32_t target = outer->flow.returns[i].target;
 
-		if (target != FLOW_UNKNOWN && &entries[target] != outer &&
-		    counts(&entries[target]))
+		if (target != FLOW_UNKNOWN && &entries[target] != outer && counts(&entries[target]))
 			return &entries[target];
 	}
 	return NULL;

@@ -12,7 +12,7 @@
 #include "probe/linkage.h"
 
 struct probe_point {
-	const char *name; /* in the file; owned by the linkage */
+	const char *name;	/* in the file; owned by the linkage */
 	struct probe_spec spec; /* spec.image is left 0 for the caller */
 	uint64_t entry_offset;	/* file offset of the function */
 	const char *why_entry;	/* why spec.offset is the plain entry; NULL: it is a cheaper one */

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Bounded traversal of machine code.
+ *
+ * The unit is a body: all instructions reached from an entry without a call. Jumps out of a
+ * function stay in the body, as they keep its return address. Each body is traversed once in a
+ * round, whoever calls it, and yields the targets it jumps to, its calls, and its ways out.
+ *
+ * A call that does not return is not told apart from one that does. Behind the last one of a
+ * function the next function would follow, so a path also ends where .eh_frame_hdr has a function
+ * begin.
+ */
+#include "probe/code_graph.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Of a module, in each round. jemalloc 5.3's allocation functions reach some 60,000. */
+#define MAX_INSTRUCTIONS 400000u
+#define MAX_BODIES	 16384u
+
+/* A path to be followed. */
+struct path {
+	uint64_t address;
+	struct code_state state;
+};
+
+/* What is known at an instruction of a body, in one round. */
+struct visited {
+	uint64_t address;
+	uint32_t key; /* of body and `passed`; 0: free */
+	struct code_state state;
+};
+
+/* Where a branch leads. */
+struct destination {
+	enum {
+		TO_CODE,    /* of the module, at vaddr */
+		TO_TARGET,  /* to those in bits */
+		TO_OUTSIDE, /* to another module's code that is no target */
+		TO_POINTER, /* where a pointer set at run time points */
+		TO_UNKNOWN, /* a jump table, an object's method */
+	} kind;
+	uint64_t vaddr; /* 0 if it is not in the module, or not known */
+	struct target_set targets;
+	bool is_dlsym;
+};
+
+/* Room for one more in an array that grows by doubling. False, and err is set, without memory. */
+static bool grow(struct code_graph *graph, void *array, size_t count, size_t *capacity, size_t size)
+{
+	size_t wanted = *capacity ? 2 * *capacity : 256;
+	void *grown;
+
+	if (count < *capacity)
+		return true;
+	grown = reallocarray(*(void **)array, wanted, size);
+	if (!grown) {
+		graph->err = -ENOMEM;
+		graph->truncated = true;
+		return false;
+	}
+	*(void **)array = grown;
+	*capacity = wanted;
+	return true;
+}
+
+bool target_set_any(const struct target_set *bits)
+{
+	uint64_t any = 0;
+
+	for (size_t i = 0; i < FLOW_MAX_TARGETS / 64; i++)
+		any |= bits->words[i];
+	return any;
+}
+
+void target_set_merge(struct target_set *bits, const struct target_set *more)
+{
+	for (size_t i = 0; i < FLOW_MAX_TARGETS / 64; i++)
+		bits->words[i] |= more->words[i];
+}
+
+bool target_set_has(const struct target_set *bits, size_t i)
+{
+	return bits->words[i / 64] >> i % 64 & 1;
+}
+
+static bool decode(struct code_graph *graph, uint64_t address, ZydisDecodedInstruction *insn,
+		   ZydisDecodedOperand *operands)
+{
+	size_t size;
+	const uint8_t *bytes = image_bytes(linkage_image(graph->linkage, graph->module), address,
+					   ZYDIS_MAX_INSTRUCTION_LENGTH, &size);
+
+	return bytes &&
+	       ZYAN_SUCCESS(ZydisDecoderDecodeFull(&graph->decoder, bytes, size, insn, operands));
+}
+
+/* The word that an indirect branch or load takes its pointer from, if the code says which. */
+static bool slot_operand(const ZydisDecodedInstruction *insn, const ZydisDecodedOperand *operand,
+			 uint64_t address, uint64_t *ret)
+{
+	ZyanU64 slot;
+
+	if (operand->type != ZYDIS_OPERAND_TYPE_MEMORY || operand->mem.base != ZYDIS_REGISTER_RIP ||
+	    operand->mem.index != ZYDIS_REGISTER_NONE ||
+	    !ZYAN_SUCCESS(ZydisCalcAbsoluteAddress(insn, operand, address, &slot)))
+		return false;
+	*ret = slot;
+	return true;
+}
+
+static struct destination to_place(const struct code_graph *graph, struct place place)
+{
+	struct destination to = {.kind = TO_OUTSIDE};
+
+	if (place.module == graph->module) {
+		to.kind = TO_CODE;
+		to.vaddr = place.vaddr;
+	}
+
+	for (size_t i = 0; i < graph->target_count; i++) {
+		if (graph->targets[i].module != place.module ||
+		    graph->targets[i].vaddr != place.vaddr)
+			continue;
+		to.kind = TO_TARGET;
+		to.targets.words[i / 64] |= 1ull << i % 64;
+	}
+	return to;
+}
+
+static struct destination through_slot(struct code_graph *graph, uint64_t slot)
+{
+	const struct place at = {graph->module, slot};
+	const char *name = linkage_slot_name(graph->linkage, at);
+	struct place place;
+
+	if (linkage_follow(graph->linkage, at, &place))
+		return to_place(graph, place);
+	return (struct destination){
+		.kind = name ? TO_OUTSIDE : TO_POINTER,
+		.is_dlsym = name && (!strcmp(name, "dlsym") || !strcmp(name, "dlvsym")),
+	};
+}
+
+/* A direct branch; where it leads to a PLT stub, what that stands for. */
+static struct destination to_address(struct code_graph *graph, uint64_t address)
+{
+	ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
+	struct destination to = to_place(graph, (struct place){graph->module, address});
+	ZydisDecodedInstruction insn;
+	uint64_t slot;
+
+	if (to.kind == TO_TARGET || !decode(graph, address, &insn, operands))
+		return to;
+	if (insn.mnemonic == ZYDIS_MNEMONIC_ENDBR64) {
+		address += insn.length;
+		if (!decode(graph, address, &insn, operands))
+			return to;
+	}
+	if (insn.mnemonic == ZYDIS_MNEMONIC_JMP &&
+	    slot_operand(&insn, &operands[0], address, &slot))
+		return through_slot(graph, slot);
+	return to;
+}
+
+static void keep_slot(struct body *body, uint64_t slot)
+{
+	for (size_t i = 0; i < body->slot_count; i++)
+		if (body->slots[i] == slot)
+			return;
+	if (body->slot_count < CODE_MAX_SLOTS)
+		body->slots[body->slot_count++] = slot;
+}
+
+/*
+ * Through a register that was loaded from memory or got from dlsym(). Which of the words that the
+ * body loads it came from is not followed: all of them that lead to targets are taken.
+ */
+static struct destination through_pointer(struct code_graph *graph, const struct body *body)
+{
+	struct destination to = {.kind = TO_POINTER};
+
+	for (size_t i = 0; i < body->slot_count; i++) {
+		struct destination one = through_slot(graph, body->slots[i]);
+
+		if (one.kind != TO_TARGET)
+			continue;
+		to.kind = TO_TARGET;
+		target_set_merge(&to.targets, &one.targets);
+	}
+	return to;
+}
+
+static struct destination branch_destination(struct code_graph *graph, const struct body *body,
+					     uint64_t address, const ZydisDecodedInstruction *insn,
+					     const ZydisDecodedOperand *operands,
+					     const struct code_state *state)
+{
+	ZyanU64 absolute;
+	uint64_t slot;
+
+	if (operands[0].type == ZYDIS_OPERAND_TYPE_IMMEDIATE &&
+	    ZYAN_SUCCESS(ZydisCalcAbsoluteAddress(insn, &operands[0], address, &absolute)))
+		return to_address(graph, absolute);
+	if (slot_operand(insn, &operands[0], address, &slot))
+		return through_slot(graph, slot);
+	if (operands[0].type == ZYDIS_OPERAND_TYPE_REGISTER &&
+	    code_state_is_pointer(state, operands[0].reg.value))
+		return through_pointer(graph, body);
+	return (struct destination){.kind = TO_UNKNOWN};
+}
+
+uint32_t code_graph_body(struct code_graph *graph, uint64_t entry, unsigned int depth)
+{
+	for (uint32_t i = 0; i < graph->body_count; i++)
+		if (graph->bodies[i].entry == entry)
+			return i;
+	/* The depth is a choice of what to look at, not a failure to see it. */
+	if (graph->judging || depth > CODE_MAX_DEPTH)
+		return CODE_NO_BODY;
+	if (graph->body_count == MAX_BODIES) {
+		graph->truncated = true;
+		return CODE_NO_BODY;
+	}
+	if (!grow(graph, &graph->bodies, graph->body_count, &graph->body_capacity,
+		  sizeof(*graph->bodies)))
+		return CODE_NO_BODY;
+	graph->bodies[graph->body_count] = (struct body){.entry = entry, .depth = depth};
+	return graph->body_count++;
+}
+
+static void add_call(struct code_graph *graph, uint32_t index, struct call *call)
+{
+	struct body *body = &graph->bodies[index];
+
+	for (uint32_t i = body->first_call; i; i = graph->calls[i - 1].next)
+		if (graph->calls[i - 1].return_address == call->return_address)
+			return;
+	if (!grow(graph, &graph->calls, graph->call_count, &graph->call_capacity,
+		  sizeof(*graph->calls)))
+		return;
+	call->next = body->first_call;
+	graph->calls[graph->call_count++] = *call;
+	body->first_call = graph->call_count;
+}
+
+static void handle_call(struct code_graph *graph, uint32_t index, const struct destination *to,
+			uint64_t return_address, struct code_state *state)
+{
+	struct call call = {
+		.callee = CODE_NO_BODY,
+		.return_address = return_address,
+		.targets = to->targets,
+		.unknown = to->kind == TO_POINTER,
+	};
+
+	if (to->kind == TO_CODE)
+		call.callee = code_graph_body(graph, to->vaddr, graph->bodies[index].depth + 1);
+	code_state_call(state, to->is_dlsym);
+	if (to->kind == TO_TARGET || (to->kind == TO_POINTER && graph->has_dlsym) ||
+	    (call.callee != CODE_NO_BODY && graph->bodies[call.callee].delegates))
+		state->passed = true;
+	if (!graph->judging &&
+	    (to->kind == TO_TARGET || call.unknown || call.callee != CODE_NO_BODY))
+		add_call(graph, index, &call);
+}
+
+static void add_path(struct code_graph *graph, uint64_t address, const struct code_state *state)
+{
+	if (grow(graph, &graph->pending, graph->pending_count, &graph->pending_capacity,
+		 sizeof(*graph->pending)))
+		graph->pending[graph->pending_count++] = (struct path){address, *state};
+}
+
+static void handle_jump(struct code_graph *graph, uint32_t index, const struct destination *to,
+			const struct code_state *state)
+{
+	struct body *body = &graph->bodies[index];
+
+	switch (to->kind) {
+	case TO_TARGET:
+		/* A loop back to its own entry is no call, even where that is a target. */
+		if (to->vaddr && to->vaddr == body->entry)
+			add_path(graph, to->vaddr, state);
+		else
+			target_set_merge(&body->tails, &to->targets);
+		return;
+	case TO_CODE:
+		add_path(graph, to->vaddr, state);
+		return;
+	case TO_POINTER:
+		/* A forwarder to what dlsym() finds, where nothing was found yet. */
+		body->reaches |= graph->has_dlsym;
+		body->own_exit |= !state->passed && !graph->has_dlsym;
+		return;
+	case TO_OUTSIDE:
+	case TO_UNKNOWN:
+		body->own_exit |= !state->passed;
+		return;
+	}
+}
+
+static void handle_return(struct body *body, const struct code_state *state)
+{
+	if (state->passed)
+		return;
+	if (!code_state_returns_failure(state, false))
+		body->own_exit = true;
+	else if (code_state_returns_failure(state, true))
+		body->own_constant = true;
+	else
+		body->own_zero = true;
+}
+
+/* Handles one instruction. Returns whether the next one is reached behind it. */
+static bool step(struct code_graph *graph, uint32_t index, uint64_t address,
+		 const ZydisDecodedInstruction *insn, const ZydisDecodedOperand *operands,
+		 struct code_state *state)
+{
+	struct body *body = &graph->bodies[index];
+	struct destination to;
+	uint64_t slot;
+
+	switch (insn->meta.category) {
+	case ZYDIS_CATEGORY_CALL:
+		to = branch_destination(graph, body, address, insn, operands, state);
+		handle_call(graph, index, &to, address + insn->length, state);
+		return true;
+	case ZYDIS_CATEGORY_COND_BR:
+	case ZYDIS_CATEGORY_UNCOND_BR:
+		to = branch_destination(graph, body, address, insn, operands, state);
+		handle_jump(graph, index, &to, state);
+		return insn->meta.category == ZYDIS_CATEGORY_COND_BR;
+	case ZYDIS_CATEGORY_RET:
+		handle_return(body, state);
+		return false;
+	case ZYDIS_CATEGORY_INTERRUPT:
+		return false;
+	default:
+		if (insn->mnemonic == ZYDIS_MNEMONIC_HLT || insn->mnemonic == ZYDIS_MNEMONIC_UD2)
+			return false;
+		if (insn->mnemonic == ZYDIS_MNEMONIC_MOV &&
+		    slot_operand(insn, &operands[1], address, &slot))
+			keep_slot(body, slot);
+		code_state_step(state, insn, operands);
+		return true;
+	}
+}
+
+static struct visited *find_visited(const struct code_graph *graph, uint64_t address, uint32_t key)
+{
+	size_t slot = (address * 0x9e3779b97f4a7c15ull + key * 0x85ebca6bull) >> 32;
+
+	for (;; slot++) {
+		struct visited *visited = &graph->visited[slot & (graph->visited_size - 1)];
+
+		if (!visited->key || (visited->address == address && visited->key == key))
+			return visited;
+	}
+}
+
+static bool grow_visited(struct code_graph *graph)
+{
+	struct visited *old = graph->visited;
+	size_t old_size = graph->visited_size;
+
+	if (graph->visited_count * 2 < old_size)
+		return true;
+	graph->visited_size = old_size ? 2 * old_size : 16384;
+	graph->visited = calloc(graph->visited_size, sizeof(*graph->visited));
+	if (!graph->visited) {
+		graph->visited = old;
+		graph->visited_size = old_size;
+		graph->err = -ENOMEM;
+		graph->truncated = true;
+		return false;
+	}
+	for (size_t i = 0; i < old_size; i++)
+		if (old[i].key)
+			*find_visited(graph, old[i].address, old[i].key) = old[i];
+	free(old);
+	return true;
+}
+
+/*
+ * Keeps at an instruction what holds on all ways to it, in *state too. False if that is known
+ * already.
+ */
+static bool visit(struct code_graph *graph, uint32_t body, uint64_t address,
+		  struct code_state *state)
+{
+	uint32_t key = body * 2 + state->passed + 1;
+	struct visited *visited;
+
+	if (!grow_visited(graph))
+		return false;
+	visited = find_visited(graph, address, key);
+	if (visited->key)
+		return code_state_join(&visited->state, state);
+	*visited = (struct visited){address, key, *state};
+	graph->visited_count++;
+	return true;
+}
+
+static void follow_path(struct code_graph *graph, uint32_t index, struct path path)
+{
+	const struct functions *starts = linkage_starts(graph->linkage, graph->module);
+	ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
+	ZydisDecodedInstruction insn;
+
+	while (visit(graph, index, path.address, &path.state)) {
+		if (!graph->instructions) {
+			graph->truncated = true;
+			return;
+		}
+		graph->instructions--;
+		if (!decode(graph, path.address, &insn, operands) ||
+		    !step(graph, index, path.address, &insn, operands, &path.state))
+			return;
+		path.address += insn.length;
+		if (functions_begin(starts, path.address))
+			return;
+	}
+}
+
+void code_graph_follow(struct code_graph *graph, uint32_t index)
+{
+	const struct code_state nothing = {};
+
+	graph->bodies[index].own_exit = false;
+	graph->bodies[index].own_constant = false;
+	graph->bodies[index].own_zero = false;
+	add_path(graph, graph->bodies[index].entry, &nothing);
+	while (graph->pending_count && !graph->truncated)
+		follow_path(graph, index, graph->pending[--graph->pending_count]);
+}
+
+void code_graph_begin_round(struct code_graph *graph)
+{
+	graph->instructions = MAX_INSTRUCTIONS;
+	graph->visited_count = 0;
+	if (graph->visited)
+		memset(graph->visited, 0, graph->visited_size * sizeof(*graph->visited));
+}
+
+void code_graph_fini(struct code_graph *graph)
+{
+	free(graph->bodies);
+	free(graph->calls);
+	free(graph->pending);
+	free(graph->visited);
+}
