@@ -142,16 +142,44 @@ static __always_inline bool is_nested(__u32 serial, __u32 image, __u64 sp, __u64
  * once for every way through the hot path.
  */
 
-/* An allocation was picked at its entry. out: posix_memalign's result pointer, else 0. */
-__noinline int alloc_picked(__u32 image, __u64 size, __u64 out, __u64 sp, __u64 base)
+/*
+ * An allocation whose return must not be probed is counted at its entry; its block is not known, so
+ * in use it cannot count. bp: the caller's, as all registers there.
+ */
+static __always_inline void alloc_unreturned(__u32 serial, __u64 sp, __u64 bp,
+					     const struct weight *weight)
+{
+	struct live_record record = {.weight = *weight};
+	__u64 pc;
+
+	if (bpf_probe_read_user(&pc, sizeof(pc), (void *)sp))
+		return;
+	record.stack_id = stack_capture(pc, sp + 8, bp, serial, weight->bytes);
+	site_alloc(serial, record.stack_id, weight);
+	loss_add(LOSS_LIVE_UNKNOWN, weight->bytes);
+	site_freed(serial, &record);
+}
+
+/* Beside the image in an argument: a function has five at most. */
+#define ALLOC_ENTRY_ONLY (1u << 31)
+
+/*
+ * An allocation was picked at its entry. out: posix_memalign's result pointer, else 0; with
+ * ALLOC_ENTRY_ONLY the register bp.
+ */
+__noinline int alloc_picked(__u32 image_flags, __u64 size, __u64 out, __u64 sp, __u64 base)
 {
 	__u32 serial = process_serial();
 	struct weight weight;
 	struct pending *call;
 
-	if (!serial || is_nested(serial, image, sp, base))
+	if (!serial || is_nested(serial, image_flags & 255, sp, base))
 		return NO_RETURN;
 	sampler_weight(&sampling, size, &weight);
+	if (image_flags & ALLOC_ENTRY_ONLY) {
+		alloc_unreturned(serial, sp, out, &weight);
+		return NO_RETURN;
+	}
 	call = pending_push(serial, sp, weight.bytes);
 	if (!call)
 		return NO_RETURN;
@@ -174,10 +202,14 @@ static __always_inline int alloc_entered(struct pt_regs *ctx)
 		return NO_RETURN;
 	if (!sampler_picks(size))
 		return NO_RETURN;
-	if (spec.kind == PROBE_OUT_ALLOC)
+	if (spec.flags & PROBE_ENTRY_ONLY)
+		out = ctx->bp;
+	else if (spec.kind == PROBE_OUT_ALLOC)
 		out = register_read(ctx, spec.ptr_reg);
-	return alloc_picked(spec.image, size, out, ctx->sp, ctx->ip - spec.offset) ? NO_RETURN
-										   : RUN_AT_RETURN;
+	return alloc_picked(spec.image | (spec.flags & PROBE_ENTRY_ONLY ? ALLOC_ENTRY_ONLY : 0),
+			    size, out, ctx->sp, ctx->ip - spec.offset)
+		       ? NO_RETURN
+		       : RUN_AT_RETURN;
 }
 
 /* A picked allocation succeeded. pc, sp and bp are the caller's. */
@@ -395,6 +427,34 @@ SEC("uprobe")
 int free_enter(struct pt_regs *ctx)
 {
 	free_entered(ctx);
+	return 0;
+}
+
+/*
+ * _Unwind_RaiseException(), where every C++ exception begins its way up. It cannot pass a frame
+ * whose return address the kernel has replaced by its trampoline: the program would end in
+ * std::terminate(). The addresses that a return probe waits at are put back; those returns are then
+ * not seen, and the kernel drops what it keeps of them, as after a longjmp. Whoever runs: return
+ * probes are not limited to targets either.
+ */
+SEC("uprobe")
+int throw_enter(struct pt_regs *ctx)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	__u64 trampoline = trampoline_address(task), slot, address;
+	struct return_instance *instance = BPF_CORE_READ(task, utask, return_instances);
+	int i;
+
+	for (i = 0; i < PENDING_RETURN_PROBES && instance; i++) {
+		slot = BPF_CORE_READ(instance, stack);
+		if (slot >= ctx->sp &&
+		    !bpf_probe_read_user(&address, sizeof(address), (void *)slot) &&
+		    address == trampoline) {
+			address = BPF_CORE_READ(instance, orig_ret_vaddr);
+			bpf_probe_write_user((void *)slot, &address, sizeof(address));
+		}
+		instance = BPF_CORE_READ(instance, next);
+	}
 	return 0;
 }
 

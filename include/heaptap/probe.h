@@ -26,11 +26,14 @@ enum probe_kind {
 
 #define PROBE_SMALL_ALIGN 16
 
+/* Without a return probe: an exception may pass, which one would stop. See throw_enter(). */
+#define PROBE_ENTRY_ONLY 4u
+
 /* Register numbers are those of the x86-64 instruction encoding: rax 0 ... rdi 7, r8 8 ... r15 15.
  */
 struct probe_spec {
 	__u8 kind;     /* enum probe_kind */
-	__u8 flags;    /* PROBE_SKIP_* */
+	__u8 flags;    /* PROBE_SKIP_*, PROBE_ENTRY_ONLY */
 	__u8 size_reg; /* the size in bytes */
 	__u8 aux_reg;  /* the count of calloc and reallocarray; the alignment of others */
 	__u8 ptr_reg;  /* the old block of realloc and free; posix_memalign's out pointer */

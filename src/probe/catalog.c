@@ -16,56 +16,64 @@
 #define NONE CATALOG_NO_ARG
 
 /* clang-format off */
-#define ALLOC(name, size)		{name, PROBE_ALLOC, size, NONE, NONE, false}
-#define CALLOC(name, count, size)	{name, PROBE_CALLOC, size, count, NONE, false}
-#define ALIGNED(name, size, align)	{name, PROBE_MEMALIGN, size, align, NONE, false}
-#define REALLOC(name, old, size)	{name, PROBE_REALLOC, size, NONE, old, false}
-#define REALLOCARRAY(name, old, count, size) {name, PROBE_REALLOCARRAY, size, count, old, false}
-#define FREE(name, old)			{name, PROBE_FREE, NONE, NONE, old, false}
+#define ALLOC(name, size)		{name, PROBE_ALLOC, size, NONE, NONE, false, false}
+#define CALLOC(name, count, size)	{name, PROBE_CALLOC, size, count, NONE, false, false}
+#define ALIGNED(name, size, align)	{name, PROBE_MEMALIGN, size, align, NONE, false, false}
+#define REALLOC(name, old, size)	{name, PROBE_REALLOC, size, NONE, old, false, false}
+#define REALLOCARRAY(name, old, count, size) {name, PROBE_REALLOCARRAY, size, count, old, false, false}
+#define FREE(name, old)			{name, PROBE_FREE, NONE, NONE, old, false, false}
 
 /* operator new and delete, for one object and for arrays (Itanium C++ ABI, "Mangling"). */
 #define NOTHROW "RKSt9nothrow_t"
 #define ALIGN "St11align_val_t"
-#define NEW(suffix)	ALLOC("_Znwm" suffix, 0), ALLOC("_Znam" suffix, 0)
+#define NEW(suffix)	{"_Znwm" suffix, PROBE_ALLOC, 0, NONE, NONE, false, true}, \
+			{"_Znam" suffix, PROBE_ALLOC, 0, NONE, NONE, false, true}
 #define NEW_ALIGNED(suffix) \
-	ALIGNED("_Znwm" ALIGN suffix, 0, 1), ALIGNED("_Znam" ALIGN suffix, 0, 1)
+	{"_Znwm" ALIGN suffix, PROBE_MEMALIGN, 0, 1, NONE, false, true}, \
+	{"_Znam" ALIGN suffix, PROBE_MEMALIGN, 0, 1, NONE, false, true}
+#define NEW_NOTHROW(suffix) \
+	ALLOC("_Znwm" NOTHROW suffix, 0), ALLOC("_Znam" NOTHROW suffix, 0)
+#define NEW_ALIGNED_NOTHROW(suffix) \
+	ALIGNED("_Znwm" ALIGN NOTHROW suffix, 0, 1), ALIGNED("_Znam" ALIGN NOTHROW suffix, 0, 1)
+#define THROWING(name)			{name, PROBE_ALLOC, 0, NONE, NONE, false, true}
+#define THROWING_ALIGNED(name)		{name, PROBE_MEMALIGN, 0, 1, NONE, false, true}
 #define DELETE(suffix)	FREE("_ZdlPv" suffix, 0), FREE("_ZdaPv" suffix, 0)
 
 const struct catalog_function catalog_functions[] = {
-	/* name, kind, size, aux, ptr, prefixed */
-	{"malloc", PROBE_ALLOC, 0, NONE, NONE, true},
-	{"free", PROBE_FREE, NONE, NONE, 0, true},
-	{"calloc", PROBE_CALLOC, 1, 0, NONE, true},
-	{"realloc", PROBE_REALLOC, 1, NONE, 0, true},
-	{"memalign", PROBE_MEMALIGN, 1, 0, NONE, true},
-	{"aligned_alloc", PROBE_MEMALIGN, 1, 0, NONE, true},
-	{"posix_memalign", PROBE_OUT_ALLOC, 2, 1, 0, true},
-	{"valloc", PROBE_ALLOC, 0, NONE, NONE, true},
-	{"pvalloc", PROBE_ALLOC, 0, NONE, NONE, true},
-	{"cfree", PROBE_FREE, NONE, NONE, 0, true},
-	{"free_sized", PROBE_FREE, NONE, NONE, 0, true},
-	{"free_aligned_sized", PROBE_FREE, NONE, NONE, 0, true},
-	{"reallocarray", PROBE_REALLOCARRAY, 2, 1, 0, true},
-	{"reallocf", PROBE_REALLOC, 1, NONE, 0, true},
+	/* name, kind, size, aux, ptr, prefixed, throws */
+	{"malloc", PROBE_ALLOC, 0, NONE, NONE, true, false},
+	{"free", PROBE_FREE, NONE, NONE, 0, true, false},
+	{"calloc", PROBE_CALLOC, 1, 0, NONE, true, false},
+	{"realloc", PROBE_REALLOC, 1, NONE, 0, true, false},
+	{"memalign", PROBE_MEMALIGN, 1, 0, NONE, true, false},
+	{"aligned_alloc", PROBE_MEMALIGN, 1, 0, NONE, true, false},
+	{"posix_memalign", PROBE_OUT_ALLOC, 2, 1, 0, true, false},
+	{"valloc", PROBE_ALLOC, 0, NONE, NONE, true, false},
+	{"pvalloc", PROBE_ALLOC, 0, NONE, NONE, true, false},
+	{"cfree", PROBE_FREE, NONE, NONE, 0, true, false},
+	{"free_sized", PROBE_FREE, NONE, NONE, 0, true, false},
+	{"free_aligned_sized", PROBE_FREE, NONE, NONE, 0, true, false},
+	{"reallocarray", PROBE_REALLOCARRAY, 2, 1, 0, true, false},
+	{"reallocf", PROBE_REALLOC, 1, NONE, 0, true, false},
 
-	NEW(""), NEW(NOTHROW), NEW_ALIGNED(""), NEW_ALIGNED(NOTHROW),
+	NEW(""), NEW_NOTHROW(""), NEW_ALIGNED(""), NEW_ALIGNED_NOTHROW(""),
 	DELETE(""), DELETE("m"), DELETE(NOTHROW),
 	DELETE(ALIGN), DELETE("m" ALIGN), DELETE(ALIGN NOTHROW),
 
 	/* google/tcmalloc: hinted and size-returning forms; the block comes first in the result */
-	NEW("12__hot_cold_t"), NEW(NOTHROW "12__hot_cold_t"),
-	NEW_ALIGNED("12__hot_cold_t"), NEW_ALIGNED(NOTHROW "12__hot_cold_t"),
-	ALLOC("__size_returning_new", 0),
-	ALLOC("__size_returning_new_hot_cold", 0),
-	ALIGNED("__size_returning_new_aligned", 0, 1),
-	ALIGNED("__size_returning_new_aligned_hot_cold", 0, 1),
-	ALLOC("tcmalloc_size_returning_operator_new", 0),
+	NEW("12__hot_cold_t"), NEW_NOTHROW("12__hot_cold_t"),
+	NEW_ALIGNED("12__hot_cold_t"), NEW_ALIGNED_NOTHROW("12__hot_cold_t"),
+	THROWING("__size_returning_new"),
+	THROWING("__size_returning_new_hot_cold"),
+	THROWING_ALIGNED("__size_returning_new_aligned"),
+	THROWING_ALIGNED("__size_returning_new_aligned_hot_cold"),
+	THROWING("tcmalloc_size_returning_operator_new"),
 	ALLOC("tcmalloc_size_returning_operator_new_nothrow", 0),
 
 	/* gperftools' own names for operator new and delete */
-	ALLOC("tc_new", 0), ALLOC("tc_newarray", 0),
+	THROWING("tc_new"), THROWING("tc_newarray"),
 	ALLOC("tc_new_nothrow", 0), ALLOC("tc_newarray_nothrow", 0),
-	ALIGNED("tc_new_aligned", 0, 1), ALIGNED("tc_newarray_aligned", 0, 1),
+	THROWING_ALIGNED("tc_new_aligned"), THROWING_ALIGNED("tc_newarray_aligned"),
 	ALIGNED("tc_new_aligned_nothrow", 0, 1), ALIGNED("tc_newarray_aligned_nothrow", 0, 1),
 	FREE("tc_delete", 0), FREE("tc_deletearray", 0),
 	FREE("tc_delete_nothrow", 0), FREE("tc_deletearray_nothrow", 0),
@@ -75,11 +83,11 @@ const struct catalog_function catalog_functions[] = {
 	FREE("tc_delete_aligned_nothrow", 0), FREE("tc_deletearray_aligned_nothrow", 0),
 
 	/* jemalloc's non-standard API */
-	{"mallocx", PROBE_ALLOC, 0, NONE, NONE, true},
-	{"rallocx", PROBE_REALLOC, 1, NONE, 0, true},
-	{"xallocx", PROBE_RESIZE, 1, NONE, 0, true},
-	{"dallocx", PROBE_FREE, NONE, NONE, 0, true},
-	{"sdallocx", PROBE_FREE, NONE, NONE, 0, true},
+	{"mallocx", PROBE_ALLOC, 0, NONE, NONE, true, false},
+	{"rallocx", PROBE_REALLOC, 1, NONE, 0, true, false},
+	{"xallocx", PROBE_RESIZE, 1, NONE, 0, true, false},
+	{"dallocx", PROBE_FREE, NONE, NONE, 0, true, false},
+	{"sdallocx", PROBE_FREE, NONE, NONE, 0, true, false},
 
 	/* mimalloc */
 	ALLOC("mi_zalloc", 0), ALLOC("mi_malloc_small", 0), ALLOC("mi_zalloc_small", 0),
@@ -94,9 +102,10 @@ const struct catalog_function catalog_functions[] = {
 	REALLOCARRAY("mi_recalloc_aligned", 0, 1, 2),
 	REALLOCARRAY("mi_recalloc_aligned_at", 0, 1, 2),
 	REALLOC("mi_expand", 0, 1),
-	ALLOC("mi_new", 0), ALLOC("mi_new_nothrow", 0), CALLOC("mi_new_n", 0, 1),
-	ALIGNED("mi_new_aligned", 0, 1), ALIGNED("mi_new_aligned_nothrow", 0, 1),
-	REALLOC("mi_new_realloc", 0, 1), REALLOCARRAY("mi_new_reallocn", 0, 1, 2),
+	THROWING("mi_new"), ALLOC("mi_new_nothrow", 0), {"mi_new_n", PROBE_CALLOC, 1, 0, NONE, false, true},
+	THROWING_ALIGNED("mi_new_aligned"), ALIGNED("mi_new_aligned_nothrow", 0, 1),
+	{"mi_new_realloc", PROBE_REALLOC, 1, NONE, 0, false, true},
+	{"mi_new_reallocn", PROBE_REALLOCARRAY, 2, 1, 0, false, true},
 	FREE("mi_free_size", 0), FREE("mi_free_aligned", 0), FREE("mi_free_size_aligned", 0),
 	ALLOC("mi_heap_malloc", 1), ALLOC("mi_heap_zalloc", 1), ALLOC("mi_heap_malloc_small", 1),
 	CALLOC("mi_heap_calloc", 1, 2), CALLOC("mi_heap_mallocn", 1, 2),

@@ -18,6 +18,7 @@ struct catalog_function {
 	signed char aux_arg;  /* the count, or the alignment */
 	signed char ptr_arg;  /* the old block, or posix_memalign's out pointer */
 	bool prefixed;	      /* allocators also define it with a prefix of theirs */
+	bool throws;	      /* leaves with a C++ exception where it fails */
 };
 
 /* In order of rank: of two functions of which only one can count, the first one does. */
