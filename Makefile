@@ -127,6 +127,12 @@ $(OUTPUT)/workloads/%: tests/workloads/%.cc
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -std=gnu++17 $(WORKLOAD_FLAGS) -MMD -MP -MF $@.d $< -o $@
 
+# NAME.so.c is a library that workloads load.
+$(OUTPUT)/workloads/%.so: tests/workloads/%.so.c
+	$(call msg,WORKLOAD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu17 $(WORKLOAD_FLAGS) -fPIC -fno-builtin -shared -MMD -MP -MF $@.d $< -o $@
+
 include tests/oracle/rules.mk
 
 .PHONY: workloads

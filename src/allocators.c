@@ -2,8 +2,9 @@
 /*
  * A call goes in steps over the list of its new files: open them all, learn their image ids and
  * drop those that are known, publish unwind tables, find the probe points, place the probes, and
- * hand the files to images. What a file is, is told by its image id; the names and inodes that a
- * process's mappings show only save us from opening it again.
+ * hand the files to images. For files that come late the probes are before the tables. What a file
+ * is, is told by its image id; the names and inodes that a process's mappings show only save us
+ * from opening it again.
  */
 #define HASH_NONFATAL_OOM 1
 
@@ -20,10 +21,14 @@
 #include "probe/linkage.h"
 #include "probe/points.h"
 #include "proc/maps.h"
+#include "util/clock.h"
 #include "util/log.h"
 
 /* Files whose names an error message lists before it says "and N more". */
 #define MAX_NAMED_FILES 4
+
+/* The unwind table of a smaller file is built before its late probes: that takes 10 ms. */
+#define LATE_TABLE_BYTES (1 << 20)
 
 /* A file as mappings show it: "MAJOR:MINOR INODE PATH". */
 struct known_file {
@@ -38,11 +43,15 @@ struct new_file {
 	struct known_file *known; /* to be remembered; NULL for a command's */
 	uint64_t size;
 	__u32 id; /* 0: the kernel side gives it none */
+	bool has_table;
 };
 
 struct new_files {
 	struct new_file *entries;
 	size_t count;
+	bool late;	   /* the process runs on: probes come first, and errors of one file pass */
+	uint64_t since_ns; /* late: when the first was mapped, or 0 */
+	bool missed;	   /* one was gone before it could be opened */
 };
 
 /* A file that has functions of the catalog: what comes later may call them, or be called. */
@@ -71,6 +80,8 @@ struct allocators {
 	struct allocator_file *files;
 	size_t file_count;
 	bool taken[UNWIND_MAX_IMAGES]; /* by image id */
+	bool may_come;
+	struct allocators_late late;
 	size_t probed;
 	size_t searched;
 	char searched_names[256];
@@ -196,6 +207,10 @@ static int open_mapping(const struct allocators *allocators, struct new_files *f
 	if (is_known(allocators, files, known->key))
 		return 0;
 	fd = maps_open_file(pid, mapping);
+	if (fd == -ENOENT && files->late) {
+		files->missed = true;
+		return 0;
+	}
 	if (fd < 0) {
 		log_warning("'%s' cannot be opened (%s): an allocator in it is not seen",
 			    mapping->path, strerror(-fd));
@@ -312,6 +327,7 @@ static int build_tables(struct allocators *allocators, const struct new_files *f
 	qsort(order, files->count, sizeof(*order), by_size);
 	for (size_t i = 0; i < files->count; i++) {
 		err = tables_build(allocators->context.tables, order[i]->id, order[i]->image);
+		order[i]->has_table = true;
 		if (err)
 			log_warning(
 				"no unwind table for '%s' (%s): stacks through it are cut there",
@@ -513,8 +529,38 @@ static int keep_file(struct allocators *allocators, const struct module *module)
 	return 0;
 }
 
-static int attach_modules(struct allocators *allocators, const struct modules *modules,
-			  struct linkage *linkage)
+/* The stacks of an allocator go through its own file first. */
+static void build_late_table(struct allocators *allocators, struct new_files *files, __u32 id)
+{
+	for (size_t i = 0; i < files->count; i++) {
+		struct new_file *file = &files->entries[i];
+
+		if (file->id == id && file->size < LATE_TABLE_BYTES)
+			file->has_table = !tables_try_build(allocators->context.tables, file->id,
+							    file->image);
+	}
+}
+
+/* A late file has got its probes. */
+static void report_late(struct allocators *allocators, const struct module *module,
+			const struct module_points *points, uint64_t since_ns)
+{
+	uint64_t after_ns = since_ns ? clock_ns(CLOCK_MONOTONIC) - since_ns : 0;
+	struct allocators_late *late = &allocators->late;
+	char after[32] = "";
+
+	if (since_ns)
+		snprintf(after, sizeof(after), " after %.0f ms", after_ns / 1e6);
+	late->count++;
+	if (after_ns > late->longest_ns)
+		late->longest_ns = after_ns;
+	log_info("Allocator found in %s (loaded later): %zu probe points%s; what was allocated in "
+		 "it before is not counted",
+		 image_path(module->image), points->count, after);
+}
+
+static int attach_modules(struct allocators *allocators, struct new_files *files,
+			  const struct modules *modules, struct linkage *linkage)
 {
 	struct probe_points *points CLEANUP(probe_points) = NULL;
 	int err;
@@ -527,23 +573,33 @@ static int attach_modules(struct allocators *allocators, const struct modules *m
 			    "functions: what they allocate may be counted twice");
 	for (size_t i = 0; i < modules->count && !err; i++) {
 		const struct module *module = &modules->entries[i];
-		size_t count;
+		size_t count, probed;
 
 		if (!module->is_new)
 			continue;
 		note_searched(allocators, image_path(module->image));
+		if (image_interpreter(module->image))
+			allocators->may_come = true;
 		linkage_functions(linkage, i, &count);
 		if (count)
 			err = keep_file(allocators, module);
+		probed = allocators->probed;
+		if (files->late && points->modules[i].count)
+			build_late_table(allocators, files, module->id);
 		if (!err)
 			err = attach_module(allocators, module, &points->modules[i]);
+		if (files->late && allocators->probed > probed)
+			report_late(allocators, module, &points->modules[i], files->since_ns);
+		/* What goes wrong with one late file is printed, and the others are taken in. */
+		if (files->late && err != -ESRCH && err != -ENOMEM)
+			err = 0;
 	}
 	return err;
 }
 
 /* Finds the probe points in the new files among the modules, and places the probes. */
-static int probe_modules(struct allocators *allocators, const struct modules *modules,
-			 int memory_fd)
+static int probe_modules(struct allocators *allocators, struct new_files *files,
+			 const struct modules *modules, int memory_fd)
 {
 	struct linkage *linkage CLEANUP(linkage) = NULL;
 	int err;
@@ -553,14 +609,18 @@ static int probe_modules(struct allocators *allocators, const struct modules *mo
 		err = linkage_add(linkage, modules->entries[i].image, modules->entries[i].bias);
 	if (err)
 		return log_error(err, "search for allocators");
-	return attach_modules(allocators, modules, linkage);
+	return attach_modules(allocators, files, modules, linkage);
 }
 
 /* The images keep the files open. */
 static int give_file(struct allocators *allocators, struct new_file *file)
 {
-	int err = images_add_file(allocators->context.images, file->id, take_ptr(file->image));
+	int err;
 
+	/* Without its table, stacks are cut there, and say so. */
+	if (!file->has_table)
+		tables_request(allocators->context.tables, file->id, file->image, false);
+	err = images_add_file(allocators->context.images, file->id, take_ptr(file->image));
 	return err ? log_error(err, "keep the target's files") : 0;
 }
 
@@ -574,7 +634,7 @@ static int take_in(struct allocators *allocators, struct new_files *files, pid_t
 	int err;
 
 	err = identify(allocators, files);
-	if (!err)
+	if (!err && !files->late)
 		err = build_tables(allocators, files);
 	if (!err)
 		err = maps ? find_modules_of_process(allocators, files, pid, maps, &modules)
@@ -586,7 +646,7 @@ static int take_in(struct allocators *allocators, struct new_files *files, pid_t
 		snprintf(path, sizeof(path), "/proc/%d/mem", pid);
 		memory_fd = open(path, O_RDONLY | O_CLOEXEC);
 	}
-	err = probe_modules(allocators, &modules, memory_fd);
+	err = probe_modules(allocators, files, &modules, memory_fd);
 	for (size_t i = 0; i < files->count && !err; i++)
 		err = give_file(allocators, &files->entries[i]);
 	return err;
@@ -618,6 +678,31 @@ int allocators_add_process(struct allocators *allocators, pid_t pid)
 	if (!err)
 		images_locate(allocators->context.images, maps);
 	return err;
+}
+
+int allocators_add_late(struct allocators *allocators, pid_t pid, const struct maps *maps,
+			uint64_t since_ns)
+{
+	struct new_files files CLEANUP(new_files) = {.late = true, .since_ns = since_ns};
+	int err;
+
+	err = open_mappings(allocators, &files, pid, maps);
+	if (!err)
+		err = take_in(allocators, &files, pid, maps);
+	if (err)
+		return err;
+	images_locate(allocators->context.images, maps);
+	return files.missed ? -EAGAIN : (int)files.count;
+}
+
+struct allocators_late allocators_late(const struct allocators *allocators)
+{
+	return allocators->late;
+}
+
+bool allocators_may_come(const struct allocators *allocators)
+{
+	return allocators->may_come;
 }
 
 size_t allocators_count(const struct allocators *allocators)

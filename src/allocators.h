@@ -7,7 +7,9 @@
 #ifndef HEAPTAP_ALLOCATORS_H
 #define HEAPTAP_ALLOCATORS_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "kernel.h"
@@ -15,6 +17,7 @@
 #include "unwind/tables.h"
 
 struct allocators;
+struct maps;
 
 /* All of it must outlive the allocators. */
 struct allocators_context {
@@ -34,14 +37,31 @@ void allocators_free(struct allocators *allocators);
  */
 int allocators_add_files(struct allocators *allocators, char *const *paths, size_t count);
 
-/*
- * The same for the files that a process maps as code, and for those that are new since the last
- * call. Returns -ESRCH, and prints nothing, if the process is gone.
- */
+/* The same for the files that a process maps as code. */
 int allocators_add_process(struct allocators *allocators, pid_t pid);
+
+/*
+ * Takes in what a process has mapped since, and runs on: probes first; a large unwind table comes
+ * in the background. maps is what it maps now; since_ns (CLOCK_MONOTONIC; 0 if not known) is when
+ * the first of the new files was mapped. Says which of them have allocators. Returns how many were
+ * new; -ESRCH if the process is gone; -EAGAIN if one was unmapped before it could be opened;
+ * -ENOMEM. What else goes wrong with a file is printed, and the others are taken in.
+ */
+int allocators_add_late(struct allocators *allocators, pid_t pid, const struct maps *maps,
+			uint64_t since_ns);
 
 /* Files with probes. */
 size_t allocators_count(const struct allocators *allocators);
+/* Whether a file so far names a dynamic linker, which may load an allocator later. */
+bool allocators_may_come(const struct allocators *allocators);
+
+/* Of the files with probes, those that were mapped before their probes were in place. */
+struct allocators_late {
+	size_t count;
+	uint64_t longest_ns; /* that they were without, as far as it is known */
+};
+
+struct allocators_late allocators_late(const struct allocators *allocators);
 
 /* Prints that none of the files has an allocator, and what to do; returns a negative errno. */
 int allocators_report_none(const struct allocators *allocators, pid_t pid, const char *comm);

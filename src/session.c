@@ -19,9 +19,9 @@
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #include "allocators.h"
+#include "arrivals.h"
 #include "kernel.h"
 #include "preflight.h"
 #include "proc/command.h"
@@ -30,6 +30,7 @@
 #include "profile/snapshot.h"
 #include "snapshots.h"
 #include "target.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include "writer.h"
 
@@ -39,6 +40,7 @@ struct session {
 	struct target *target;
 	struct attach *attach;
 	struct allocators *allocators;
+	struct arrivals *arrivals; /* NULL if the kernel does not tell of them */
 	struct images *images;
 	struct symbolizer *symbolizer;
 	struct tables *tables;
@@ -56,14 +58,6 @@ struct session {
 	bool images_changed; /* a new one was met since the target's mappings were read */
 	bool done;
 };
-
-static uint64_t now_ns(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return now.tv_sec * 1000000000ull + now.tv_nsec;
-}
 
 static int read_chunk(void *arg, uint64_t id, struct stack_chunk *ret)
 {
@@ -235,7 +229,7 @@ static int write_snapshot(struct session *session, const struct epoch_record *re
 	snapshots_reason(record, (record->time_ns - session->last_dump_ns + 500000000) / 1000000000,
 			 reason, sizeof(reason));
 	input.reason = reason;
-	input.time_ns = now_ns(CLOCK_REALTIME) - (now_ns(CLOCK_MONOTONIC) - record->time_ns);
+	input.time_ns = clock_ns(CLOCK_REALTIME) - (clock_ns(CLOCK_MONOTONIC) - record->time_ns);
 	session->last_dump_ns = record->time_ns;
 	err = kernel_read_losses(session->kernel, losses);
 	if (!err)
@@ -326,6 +320,18 @@ static int handle(struct session *session, int fd)
 	return 0;
 }
 
+/* Files that the target has mapped: before anything else, as it may allocate from them already. */
+static int handle_arrivals(struct session *session, const struct epoll_event *events, int count)
+{
+	int err = 0;
+
+	for (int i = 0; i < count && !err; i++) {
+		if (session->arrivals && events[i].data.fd == arrivals_fd(session->arrivals))
+			err = arrivals_handle(session->arrivals);
+	}
+	return err ? log_error(err, "look at the files that the target has mapped") : 0;
+}
+
 static int run_loop(struct session *session)
 {
 	struct epoll_event events[8];
@@ -335,6 +341,13 @@ static int run_loop(struct session *session)
 		count = epoll_wait(session->epoll_fd, events, ARRAY_SIZE(events), -1);
 		if (count < 0 && errno != EINTR)
 			return log_error(errno, "wait for events");
+		err = handle_arrivals(session, events, count);
+		if (err)
+			return err;
+		/* Other processes map files all the time: nothing else is looked at for these. */
+		if (count == 1 && session->arrivals &&
+		    events[0].data.fd == arrivals_fd(session->arrivals))
+			continue;
 		err = kernel_consume_events(session->kernel);
 		if (!err)
 			err = update_images(session);
@@ -420,7 +433,7 @@ static int start_target(struct session *session)
 	if (err)
 		return log_error(err, "put PID %d into the scope", pid);
 	kernel_set_active(session->kernel, true);
-	session->start_ns = session->last_dump_ns = now_ns(CLOCK_MONOTONIC);
+	session->start_ns = session->last_dump_ns = clock_ns(CLOCK_MONOTONIC);
 	err = target_start(session->target);
 	if (err)
 		return err;
@@ -519,7 +532,14 @@ static int open_session(struct session *session)
 	err = allocators_new(&allocators, &session->allocators);
 	if (err)
 		return log_error(err, "start the session");
-	err = target_attach(session->target, session->allocators);
+	err = arrivals_new(session->allocators, target_pid(session->target), &session->arrivals);
+	if (!err)
+		err = watch(session, arrivals_fd(session->arrivals));
+	if (err)
+		log_warning("the kernel does not tell of files that are mapped (%s): an allocator "
+			    "that is loaded later is not seen",
+			    strerror(-err));
+	err = target_attach(session->target, session->allocators, session->arrivals);
 	if (err)
 		return err;
 	log_tables(session);
@@ -535,6 +555,7 @@ static void close_fd(int fd)
 static void close_session(struct session *session)
 {
 	attach_free(session->attach);
+	arrivals_free(session->arrivals);
 	allocators_free(session->allocators);
 	writer_free(session->writer);
 	tables_free(session->tables);

@@ -154,7 +154,7 @@ int target_open(pid_t pid, char **command, bool force, struct target **ret)
 	return 0;
 }
 
-int target_attach(struct target *target, struct allocators *allocators)
+int target_attach(struct target *target, struct allocators *allocators, bool wait)
 {
 	int err;
 
@@ -167,6 +167,11 @@ int target_attach(struct target *target, struct allocators *allocators)
 				 target->comm);
 	if (err || allocators_count(allocators))
 		return err;
+	if (wait && allocators_may_come(allocators)) {
+		log_warning("no allocator found in %d (%s) yet: waiting for it to load one",
+			    target->pid, target->comm);
+		return 0;
+	}
 	return allocators_report_none(allocators, target->pid, target->comm);
 }
 

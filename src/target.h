@@ -20,8 +20,11 @@ struct target;
 int target_open(pid_t pid, char **command, bool force, struct target **ret);
 void target_free(struct target *target);
 
-/* Places the probes on the allocators in the target's files; an error if there are none. */
-int target_attach(struct target *target, struct allocators *allocators);
+/*
+ * Places the probes on the allocators in the target's files. An error if there are none, unless
+ * wait is set and it may still load one.
+ */
+int target_attach(struct target *target, struct allocators *allocators, bool wait);
 
 /* Lets a held command go. */
 int target_start(struct target *target);

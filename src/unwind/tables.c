@@ -221,6 +221,20 @@ static int publish(struct tables *tables, uint32_t id, struct image *image, bool
 	return upload_publish(tables->upload, id, table->fd, table->flags);
 }
 
+/* With the build lock held. */
+static int build_locked(struct tables *tables, uint32_t id, struct image *image, bool all)
+{
+	int err;
+
+	err = publish(tables, id, image, all);
+	if (err) {
+		tables->stats.failed++;
+		/* Nothing more will come: its code has no rows. */
+		upload_publish(tables->upload, id, -1, 0);
+	}
+	return err;
+}
+
 static int build(struct tables *tables, uint32_t id, struct image *image, bool all)
 {
 	int err;
@@ -228,12 +242,7 @@ static int build(struct tables *tables, uint32_t id, struct image *image, bool a
 	if (id >= UNWIND_MAX_IMAGES)
 		return -EINVAL;
 	pthread_mutex_lock(&tables->build);
-	err = publish(tables, id, image, all);
-	if (err) {
-		tables->stats.failed++;
-		/* Nothing more will come: its code has no rows. */
-		upload_publish(tables->upload, id, -1, 0);
-	}
+	err = build_locked(tables, id, image, all);
 	pthread_mutex_unlock(&tables->build);
 	return err;
 }
@@ -241,6 +250,19 @@ static int build(struct tables *tables, uint32_t id, struct image *image, bool a
 int tables_build(struct tables *tables, uint32_t id, struct image *image)
 {
 	return build(tables, id, image, false);
+}
+
+int tables_try_build(struct tables *tables, uint32_t id, struct image *image)
+{
+	int err;
+
+	if (id >= UNWIND_MAX_IMAGES)
+		return -EINVAL;
+	if (pthread_mutex_trylock(&tables->build))
+		return -EAGAIN;
+	err = build_locked(tables, id, image, false);
+	pthread_mutex_unlock(&tables->build);
+	return err;
 }
 
 static void *work(void *arg)

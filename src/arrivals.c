@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The kernel's record of a mapping says that there is a file to look at. What is looked at then is
+ * all that the process maps, as the record shows a file otherwise than /proc does: under overlayfs
+ * with another inode, in another mount namespace with another path. A file whose mapping was still
+ * there when it was looked at is not looked at again.
+ *
+ * A process may map and unmap files all the time. Looks that find nothing new are therefore spaced,
+ * so that they take a tenth of a CPU at most, yet no allocator waits longer than PAUSE_MAX_NS.
+ */
+#define HASH_NONFATAL_OOM 1
+
+#include "arrivals.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <uthash.h>
+
+#include "proc/maps.h"
+#include "proc/process_events.h"
+#include "util/clock.h"
+
+#define PAUSE_FACTOR 9
+#define PAUSE_MAX_NS 50000000
+
+/* Files that are remembered; then all are forgotten, which costs one look each. */
+#define MAX_SEEN 65536
+
+struct file_key {
+	uint64_t inode;
+	uint64_t generation;
+	uint64_t device;
+};
+
+/* A file that has been looked at. */
+struct seen_file {
+	struct file_key key;
+	UT_hash_handle hh;
+};
+
+/* A mapping that has not. */
+struct arrival {
+	struct arrival *next;
+	struct file_key key;
+	uint64_t start;
+	uint64_t offset;
+};
+
+struct arrivals {
+	struct allocators *allocators;
+	struct process_events *events;
+	struct seen_file *seen;
+	struct arrival *new;
+	pid_t pid;
+	int epoll_fd;
+	int timer_fd;
+	bool wanted;	     /* a look */
+	bool time_known;     /* since_ns is the time of the first new mapping */
+	uint64_t since_ns;   /* CLOCK_MONOTONIC, as below */
+	uint64_t not_before; /* of the next look */
+};
+
+static void forget_seen(struct arrivals *arrivals)
+{
+	struct seen_file *file, *next;
+
+	HASH_ITER (hh, arrivals->seen, file, next) {
+		HASH_DEL(arrivals->seen, file);
+		free(file);
+	}
+}
+
+static void forget_new(struct arrivals *arrivals)
+{
+	while (arrivals->new) {
+		struct arrival *arrival = arrivals->new;
+
+		arrivals->new = arrival->next;
+		free(arrival);
+	}
+}
+
+static bool is_seen(const struct arrivals *arrivals, const struct file_key *key)
+{
+	const struct seen_file *file;
+
+	HASH_FIND(hh, arrivals->seen, key, sizeof(*key), file);
+	return file;
+}
+
+/* That a file is not remembered costs one look more. */
+static void remember(struct arrivals *arrivals, const struct file_key *key)
+{
+	struct seen_file *file;
+
+	if (is_seen(arrivals, key))
+		return;
+	if (HASH_COUNT(arrivals->seen) >= MAX_SEEN)
+		forget_seen(arrivals);
+	file = calloc(1, sizeof(*file));
+	if (!file)
+		return;
+	file->key = *key;
+	HASH_ADD(hh, arrivals->seen, key, sizeof(file->key), file);
+	if (!file->hh.tbl)
+		free(file);
+}
+
+static void on_mapped(void *arg, const struct mapped_file *file)
+{
+	struct arrivals *arrivals = arg;
+	const struct file_key key = {
+		.inode = file->inode,
+		.generation = file->generation,
+		.device = (uint64_t)file->dev_major << 32 | file->dev_minor,
+	};
+	struct arrival *arrival;
+
+	if (file->pid != arrivals->pid || !file->inode || is_seen(arrivals, &key))
+		return;
+	if (!arrivals->wanted) {
+		arrivals->wanted = true;
+		arrivals->time_known = true;
+		arrivals->since_ns = file->time_ns;
+	}
+	/* In order on each CPU, but not among them. */
+	if (file->time_ns < arrivals->since_ns)
+		arrivals->since_ns = file->time_ns;
+	arrival = calloc(1, sizeof(*arrival));
+	if (!arrival)
+		return;
+	arrival->next = arrivals->new;
+	arrival->key = key;
+	arrival->start = file->start;
+	arrival->offset = file->offset;
+	arrivals->new = arrival;
+}
+
+/* Whatever was mapped meanwhile is to be found. */
+static void on_lost(void *arg, uint64_t count)
+{
+	struct arrivals *arrivals = arg;
+
+	arrivals->wanted = true;
+	arrivals->time_known = false;
+}
+
+/* Whether the mapping that made a record is among those that were looked at. */
+static bool is_mapped(const struct arrival *arrival, const struct maps *maps)
+{
+	const struct mapping *mapping = maps_find(maps, arrival->start);
+
+	return mapping && mapping->executable && mapping->inode &&
+	       mapping->offset + (arrival->start - mapping->start) == arrival->offset;
+}
+
+/* Returns as allocators_add_late(). */
+static int look_at_maps(struct arrivals *arrivals)
+{
+	struct maps *maps CLEANUP(maps) = NULL;
+	int found;
+
+	found = maps_read(arrivals->pid, &maps);
+	if (!found)
+		found = allocators_add_late(arrivals->allocators, arrivals->pid, maps,
+					    arrivals->time_known ? arrivals->since_ns : 0);
+	for (struct arrival *arrival = arrivals->new; arrival &&found >= 0;
+	     arrival = arrival->next) {
+		if (is_mapped(arrival, maps))
+			remember(arrivals, &arrival->key);
+	}
+	forget_new(arrivals);
+	return found;
+}
+
+static int look(struct arrivals *arrivals)
+{
+	uint64_t start_ns = clock_ns(CLOCK_MONOTONIC), pause_ns;
+	int found = look_at_maps(arrivals);
+
+	arrivals->wanted = false;
+	if (found <= 0) {
+		arrivals->not_before = clock_ns(CLOCK_MONOTONIC);
+		pause_ns = (arrivals->not_before - start_ns) * PAUSE_FACTOR;
+		arrivals->not_before += pause_ns < PAUSE_MAX_NS ? pause_ns : PAUSE_MAX_NS;
+	}
+	return found == -ENOMEM ? found : 0;
+}
+
+static int watch(struct arrivals *arrivals, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+
+	return epoll_ctl(arrivals->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+int arrivals_new(struct allocators *allocators, pid_t pid, struct arrivals **ret)
+{
+	struct arrivals *arrivals CLEANUP(arrivals) = calloc(1, sizeof(*arrivals));
+	int err;
+
+	if (!arrivals)
+		return -ENOMEM;
+	arrivals->allocators = allocators;
+	arrivals->pid = pid;
+	arrivals->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	arrivals->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (arrivals->epoll_fd < 0 || arrivals->timer_fd < 0)
+		return -errno;
+	err = process_events_open(&arrivals->events);
+	if (!err)
+		err = watch(arrivals, process_events_fd(arrivals->events));
+	if (!err)
+		err = watch(arrivals, arrivals->timer_fd);
+	if (err)
+		return err;
+	*ret = take_ptr(arrivals);
+	return 0;
+}
+
+void arrivals_free(struct arrivals *arrivals)
+{
+	if (!arrivals)
+		return;
+	process_events_close(arrivals->events);
+	forget_seen(arrivals);
+	forget_new(arrivals);
+	if (arrivals->epoll_fd >= 0)
+		close(arrivals->epoll_fd);
+	if (arrivals->timer_fd >= 0)
+		close(arrivals->timer_fd);
+	free(arrivals);
+}
+
+int arrivals_fd(const struct arrivals *arrivals)
+{
+	return arrivals->epoll_fd;
+}
+
+int arrivals_handle(struct arrivals *arrivals)
+{
+	const struct perf_handlers handlers = {
+		.mapped = on_mapped,
+		.lost = on_lost,
+		.arg = arrivals,
+	};
+	struct itimerspec at = {};
+	uint64_t expired;
+
+	/* Only to make it unreadable. */
+	if (read(arrivals->timer_fd, &expired, sizeof(expired)) < 0)
+		expired = 0;
+	process_events_read(arrivals->events, &handlers);
+	if (!arrivals->wanted)
+		return 0;
+	if (clock_ns(CLOCK_MONOTONIC) >= arrivals->not_before)
+		return look(arrivals);
+	at.it_value.tv_sec = arrivals->not_before / 1000000000;
+	at.it_value.tv_nsec = arrivals->not_before % 1000000000;
+	return timerfd_settime(arrivals->timer_fd, TFD_TIMER_ABSTIME, &at, NULL) ? -errno : 0;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Files that a target maps after the attach, by dlopen() or exec(): whatever is new has the
+ * allocators in it found. Part of the session.
+ */
+#ifndef HEAPTAP_ARRIVALS_H
+#define HEAPTAP_ARRIVALS_H
+
+#include <sys/types.h>
+
+#include "allocators.h"
+#include "util/cleanup.h"
+
+struct arrivals;
+
+/*
+ * From here on no file that the process maps is missed. allocators must outlive it. Errors: -EACCES
+ * or -EPERM if the kernel does not allow perf events, -ENOMEM.
+ */
+int arrivals_new(struct allocators *allocators, pid_t pid, struct arrivals **ret);
+void arrivals_free(struct arrivals *arrivals);
+DEFINE_CLEANUP(arrivals, struct arrivals *, arrivals_free)
+
+/* Readable when arrivals_handle() is to be called. */
+int arrivals_fd(const struct arrivals *arrivals);
+/* Returns 0 or -ENOMEM. That the process is gone is no error. */
+int arrivals_handle(struct arrivals *arrivals);
+
+#endif
