@@ -19,6 +19,7 @@
 #include "sites.bpf.h"
 #include "pending.bpf.h"
 #include "stack.bpf.h"
+#include "throw.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -163,6 +164,9 @@ static __always_inline void alloc_unreturned(__u32 serial, __u64 sp, __u64 bp,
 /* Beside the image in an argument: a function has five at most. */
 #define ALLOC_ENTRY_ONLY (1u << 31)
 
+/* Of user addresses with four-level page tables; more must be asked for by address. */
+#define ADDRESS_BITS 47
+
 /*
  * An allocation was picked at its entry. out: posix_memalign's result pointer, else 0; with
  * ALLOC_ENTRY_ONLY the register bp.
@@ -173,7 +177,8 @@ __noinline int alloc_picked(__u32 image_flags, __u64 size, __u64 out, __u64 sp, 
 	struct weight weight;
 	struct pending *call;
 
-	if (!serial || is_nested(serial, image_flags & 255, sp, base))
+	/* No address space has so much: it fails, and often leaves with an exception. */
+	if (!serial || size >> ADDRESS_BITS || is_nested(serial, image_flags & 255, sp, base))
 		return NO_RETURN;
 	sampler_weight(&sampling, size, &weight);
 	if (image_flags & ALLOC_ENTRY_ONLY) {
@@ -431,30 +436,16 @@ int free_enter(struct pt_regs *ctx)
 }
 
 /*
- * _Unwind_RaiseException(), where every C++ exception begins its way up. It cannot pass a frame
- * whose return address the kernel has replaced by its trampoline: the program would end in
- * std::terminate(). The addresses that a return probe waits at are put back; those returns are then
- * not seen, and the kernel drops what it keeps of them, as after a longjmp. Whoever runs: return
- * probes are not limited to targets either.
+ * _Unwind_RaiseException(), where every C++ exception begins. Whoever runs: return probes are not
+ * limited to targets either.
  */
 SEC("uprobe")
 int throw_enter(struct pt_regs *ctx)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-	__u64 trampoline = trampoline_address(task), slot, address;
-	struct return_instance *instance = BPF_CORE_READ(task, utask, return_instances);
-	int i;
 
-	for (i = 0; i < PENDING_RETURN_PROBES && instance; i++) {
-		slot = BPF_CORE_READ(instance, stack);
-		if (slot >= ctx->sp &&
-		    !bpf_probe_read_user(&address, sizeof(address), (void *)slot) &&
-		    address == trampoline) {
-			address = BPF_CORE_READ(instance, orig_ret_vaddr);
-			bpf_probe_write_user((void *)slot, &address, sizeof(address));
-		}
-		instance = BPF_CORE_READ(instance, next);
-	}
+	if (BPF_CORE_READ(task, utask, return_instances))
+		throw_clear(ctx->sp);
 	return 0;
 }
 

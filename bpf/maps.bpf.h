@@ -12,6 +12,7 @@
 #include "heaptap/settings.h"
 #include "heaptap/site.h"
 #include "heaptap/stack.h"
+#include "heaptap/throw.h"
 #include "heaptap/weight.h"
 
 const volatile struct settings settings = {};

@@ -58,6 +58,7 @@ struct new_files {
 struct allocator_file {
 	struct image *image; /* a handle of our own */
 	__u32 id;
+	bool throw_probed; /* exceptions that begin in it are let through */
 };
 
 /* One file of a process, while its probe points are searched. */
@@ -480,55 +481,6 @@ static int add_nested_calls(struct allocators *allocators, const struct module *
 	return err == -E2BIG ? 0 : err;
 }
 
-/* Places the probes of one file, if it has an allocator. */
-static int attach_module(struct allocators *allocators, const struct module *module,
-			 struct module_points *points)
-{
-	const char *path = image_path(module->image);
-	int err;
-
-	log_points(module->image, points);
-	if (!points->count)
-		return 0;
-	if (allocators->probed == PROBE_MAX_IMAGES) {
-		log_warning("more than %d files with allocators: '%s' is not probed",
-			    PROBE_MAX_IMAGES, path);
-		return 0;
-	}
-	for (size_t i = 0; i < points->count; i++)
-		points->entries[i].spec.image = allocators->probed;
-	err = add_nested_calls(allocators, module, points);
-	if (!err)
-		err = attach_points(allocators->context.attach, image_fd(module->image), points);
-	if (err == -ESRCH)
-		return err;
-	if (err)
-		return log_error(err, "place probes in '%s'", path);
-	allocators->probed++;
-	return 0;
-}
-
-/* Keeps a handle of our own of a file that has functions of the catalog. */
-static int keep_file(struct allocators *allocators, const struct module *module)
-{
-	int fd = fcntl(image_fd(module->image), F_DUPFD_CLOEXEC, 0);
-	struct image *image CLEANUP(image) = NULL;
-	struct allocator_file *files;
-	int err;
-
-	if (fd < 0)
-		return log_error(errno, "keep '%s'", image_path(module->image));
-	err = image_open(fd, image_path(module->image), &image);
-	if (err)
-		return log_error(err, "keep '%s'", image_path(module->image));
-	files = reallocarray(allocators->files, allocators->file_count + 1, sizeof(*files));
-	if (!files)
-		return log_error(ENOMEM, "keep '%s'", image_path(module->image));
-	allocators->files = files;
-	files[allocators->file_count++] = (struct allocator_file){take_ptr(image), module->id};
-	return 0;
-}
-
 /* The stacks of an allocator go through its own file first. */
 static void build_late_table(struct allocators *allocators, struct new_files *files, __u32 id)
 {
@@ -559,37 +511,137 @@ static void report_late(struct allocators *allocators, const struct module *modu
 		 image_path(module->image), points->count, after);
 }
 
+/* Places the probes of one file, if it has an allocator. */
+static int attach_module(struct allocators *allocators, struct new_files *files,
+			 const struct module *module, struct module_points *points)
+{
+	const char *path = image_path(module->image);
+	int err;
+
+	log_points(module->image, points);
+	if (!points->count)
+		return 0;
+	if (allocators->probed == PROBE_MAX_IMAGES) {
+		log_warning("more than %d files with allocators: '%s' is not probed",
+			    PROBE_MAX_IMAGES, path);
+		return 0;
+	}
+	for (size_t i = 0; i < points->count; i++)
+		points->entries[i].spec.image = allocators->probed;
+	if (files->late)
+		build_late_table(allocators, files, module->id);
+	err = add_nested_calls(allocators, module, points);
+	if (!err)
+		err = attach_points(allocators->context.attach, image_fd(module->image), points);
+	if (err == -ESRCH)
+		return err;
+	if (err)
+		return log_error(err, "place probes in '%s'", path);
+	allocators->probed++;
+	if (files->late)
+		report_late(allocators, module, points, files->since_ns);
+	return 0;
+}
+
+/* Keeps a handle of our own of a file that has functions of the catalog. */
+static int keep_file(struct allocators *allocators, const struct module *module)
+{
+	int fd = fcntl(image_fd(module->image), F_DUPFD_CLOEXEC, 0);
+	struct image *image CLEANUP(image) = NULL;
+	struct allocator_file *files;
+	int err;
+
+	if (fd < 0)
+		return log_error(errno, "keep '%s'", image_path(module->image));
+	err = image_open(fd, image_path(module->image), &image);
+	if (err)
+		return log_error(err, "keep '%s'", image_path(module->image));
+	files = reallocarray(allocators->files, allocators->file_count + 1, sizeof(*files));
+	if (!files)
+		return log_error(ENOMEM, "keep '%s'", image_path(module->image));
+	allocators->files = files;
+	files[allocators->file_count++] = (struct allocator_file){
+		.image = take_ptr(image),
+		.id = module->id,
+	};
+	return 0;
+}
+
+/* Notes what was searched, and keeps files that matter to those that come later. */
+static int take_in_module(struct allocators *allocators, const struct linkage *linkage,
+			  const struct module *module, uint32_t index,
+			  const struct module_points *points)
+{
+	size_t count;
+
+	if (!module->is_new)
+		return 0;
+	note_searched(allocators, image_path(module->image));
+	if (image_interpreter(module->image))
+		allocators->may_come = true;
+	linkage_functions(linkage, index, &count);
+	return count || points->has_unwinder ? keep_file(allocators, module) : 0;
+}
+
+static struct allocator_file *find_file(struct allocators *allocators, __u32 id)
+{
+	for (size_t i = 0; i < allocators->file_count; i++)
+		if (allocators->files[i].id == id)
+			return &allocators->files[i];
+	return NULL;
+}
+
+/* Before the first function that may throw gets its probe. */
+static int attach_throws(struct allocators *allocators, const struct modules *modules,
+			 const struct probe_points *points)
+{
+	bool wanted = false;
+
+	for (size_t i = 0; i < modules->count; i++)
+		wanted |= points->modules[i].throws && modules->entries[i].is_new;
+	for (size_t i = 0; i < modules->count && wanted; i++) {
+		struct allocator_file *file = find_file(allocators, modules->entries[i].id);
+		const char *path = image_path(modules->entries[i].image);
+		int err;
+
+		if (!points->modules[i].has_unwinder || !file || file->throw_probed)
+			continue;
+		err = attach_throw(allocators->context.attach, image_fd(file->image),
+				   points->modules[i].throw_offset);
+		if (err == -ESRCH)
+			return err;
+		if (err)
+			return log_error(err, "place the probe for exceptions in '%s'", path);
+		file->throw_probed = true;
+		log_verbose("Probe point: %s where exceptions begin", path);
+	}
+	return 0;
+}
+
 static int attach_modules(struct allocators *allocators, struct new_files *files,
 			  const struct modules *modules, struct linkage *linkage)
 {
+	const struct points_options options = {
+		.plain_entries = allocators->context.plain_entries,
+	};
 	struct probe_points *points CLEANUP(probe_points) = NULL;
 	int err;
 
-	err = probe_points_find(linkage, false, &points);
+	err = probe_points_find(linkage, &options, &points);
 	if (err)
 		return log_error(err, "search for allocators");
 	if (points->truncated)
 		log_warning("the code of an allocator is too large to see all calls between its "
 			    "functions: what they allocate may be counted twice");
+	for (size_t i = 0; i < modules->count && !err; i++)
+		err = take_in_module(allocators, linkage, &modules->entries[i], i,
+				     &points->modules[i]);
+	if (!err)
+		err = attach_throws(allocators, modules, points);
 	for (size_t i = 0; i < modules->count && !err; i++) {
-		const struct module *module = &modules->entries[i];
-		size_t count, probed;
-
-		if (!module->is_new)
-			continue;
-		note_searched(allocators, image_path(module->image));
-		if (image_interpreter(module->image))
-			allocators->may_come = true;
-		linkage_functions(linkage, i, &count);
-		if (count)
-			err = keep_file(allocators, module);
-		probed = allocators->probed;
-		if (files->late && points->modules[i].count)
-			build_late_table(allocators, files, module->id);
-		if (!err)
-			err = attach_module(allocators, module, &points->modules[i]);
-		if (files->late && allocators->probed > probed)
-			report_late(allocators, module, &points->modules[i], files->since_ns);
+		if (modules->entries[i].is_new)
+			err = attach_module(allocators, files, &modules->entries[i],
+					    &points->modules[i]);
 		/* What goes wrong with one late file is printed, and the others are taken in. */
 		if (files->late && err != -ESRCH && err != -ENOMEM)
 			err = 0;

@@ -25,6 +25,7 @@ struct allocators_context {
 	struct attach *attach;
 	struct tables *tables;
 	struct images *images;
+	bool plain_entries; /* no probe on a cheaper instruction than a function's first */
 };
 
 int allocators_new(const struct allocators_context *context, struct allocators **ret);

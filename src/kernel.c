@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "heaptap/throw.h"
 #include "heaptap.skel.h"
 #include "probe/sampling.h"
 
@@ -23,6 +24,7 @@
 struct kernel {
 	struct heaptap_bpf *object;
 	struct ring_buffer *ring;
+	struct ring_buffer *throw_ring;
 	struct attach_programs programs;
 	__u32 next_serial;
 	int cpu_count;
@@ -62,6 +64,7 @@ static void choose_programs(struct heaptap_bpf *object, enum attach_mode mode)
 	choose_program(object->progs.realloc_enter, !session, type);
 	choose_program(object->progs.realloc_return, !session, type);
 	choose_program(object->progs.free_enter, true, type);
+	choose_program(object->progs.throw_enter, true, type);
 }
 
 static int program_fd(const struct bpf_program *program)
@@ -109,7 +112,9 @@ int kernel_open(const struct kernel_options *options, struct kernel **ret)
 		return err == -EINVAL || err == -EACCES ? -EOPNOTSUPP : err;
 
 	kernel->ring = ring_buffer__new(bpf_map__fd(object->maps.events), event_ignore, NULL, NULL);
-	if (!kernel->ring)
+	kernel->throw_ring =
+		ring_buffer__new(bpf_map__fd(object->maps.throw_events), event_ignore, NULL, NULL);
+	if (!kernel->ring || !kernel->throw_ring)
 		return -errno;
 	kernel->programs = (struct attach_programs){
 		.alloc_session = program_fd(object->progs.alloc_session),
@@ -119,6 +124,7 @@ int kernel_open(const struct kernel_options *options, struct kernel **ret)
 		.realloc_enter = program_fd(object->progs.realloc_enter),
 		.realloc_return = program_fd(object->progs.realloc_return),
 		.free_enter = program_fd(object->progs.free_enter),
+		.throw_enter = program_fd(object->progs.throw_enter),
 	};
 	*ret = take_ptr(kernel);
 	return 0;
@@ -129,6 +135,7 @@ void kernel_close(struct kernel *kernel)
 	if (!kernel)
 		return;
 	ring_buffer__free(kernel->ring);
+	ring_buffer__free(kernel->throw_ring);
 	heaptap_bpf__destroy(kernel->object);
 	free(kernel);
 }
@@ -275,6 +282,23 @@ void kernel_set_active(struct kernel *kernel, bool active)
 int kernel_event_fd(const struct kernel *kernel)
 {
 	return ring_buffer__epoll_fd(kernel->ring);
+}
+
+struct throw_request *kernel_throws(struct kernel *kernel)
+{
+	return kernel->object->bss->throws;
+}
+
+int kernel_throw_fd(const struct kernel *kernel)
+{
+	return ring_buffer__epoll_fd(kernel->throw_ring);
+}
+
+int kernel_consume_throws(struct kernel *kernel)
+{
+	int err = ring_buffer__consume(kernel->throw_ring);
+
+	return err < 0 ? err : 0;
 }
 
 int kernel_consume_events(struct kernel *kernel)

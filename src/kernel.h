@@ -73,6 +73,11 @@ int kernel_event_fd(const struct kernel *kernel);
 /* Calls handler for every event that waits. Returns 0 or a negative errno. */
 int kernel_consume_events(struct kernel *kernel);
 
+/* For throws.c, in its thread: the requests, and the same for the events that announce them. */
+struct throw_request *kernel_throws(struct kernel *kernel);
+int kernel_throw_fd(const struct kernel *kernel);
+int kernel_consume_throws(struct kernel *kernel);
+
 /* Closes the open epoch. Returns 0, or -EAGAIN if too many closed ones wait to be drained. */
 int kernel_close_epoch(struct kernel *kernel, enum epoch_reason reason);
 /*

@@ -30,6 +30,7 @@
 #include "profile/snapshot.h"
 #include "snapshots.h"
 #include "target.h"
+#include "throws.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "writer.h"
@@ -39,6 +40,7 @@ struct session {
 	struct kernel *kernel;
 	struct target *target;
 	struct attach *attach;
+	struct throws *throws;
 	struct allocators *allocators;
 	struct arrivals *arrivals; /* NULL if the kernel does not tell of them */
 	struct images *images;
@@ -513,7 +515,9 @@ static int open_session(struct session *session)
 	err = open_kernel(session, mode);
 	if (err)
 		return err;
-	err = watch(session, kernel_event_fd(session->kernel));
+	err = throws_new(session->kernel, &session->throws);
+	if (!err)
+		err = watch(session, kernel_event_fd(session->kernel));
 	if (!err)
 		err = attach_new(mode, kernel_programs(session->kernel),
 				 target_pid(session->target), &session->attach);
@@ -559,6 +563,7 @@ static void close_session(struct session *session)
 	allocators_free(session->allocators);
 	writer_free(session->writer);
 	tables_free(session->tables);
+	throws_free(session->throws);
 	kernel_close(session->kernel);
 	target_free(session->target);
 	snapshots_close(session->snapshots);

@@ -15,9 +15,8 @@
 	X(RETURN_UNMATCHED, "return_unmatched",                                                    \
 	  "allocations not counted: the call's state was gone at its return")                      \
 	X(RETURN_MISSED, "return_missed",                                                          \
-	  "calls whose return was not seen: they jumped out, or the kernel placed no return "      \
-	  "probe "                                                                                 \
-	  "(64 may wait per thread)")                                                              \
+	  "calls whose return was not seen: they threw an exception or jumped out, or the kernel " \
+	  "placed no return probe (64 may wait per thread)")                                       \
 	X(OUT_FAULT, "out_fault",                                                                  \
 	  "allocations not counted: posix_memalign's result was unreadable")                       \
 	X(SCRATCH_BUSY, "scratch_busy",                                                            \
@@ -29,6 +28,12 @@
 	X(LIVE_FULL, "live_full",                                                                  \
 	  "allocations counted in alloc_* but not in inuse_*: the live table was full "            \
 	  "(--max-live)")                                                                          \
+	X(THROW_LATE, "throw_late",                                                                \
+	  "exceptions that met a return probe before the loader had taken it away: they end the "  \
+	  "program")                                                                               \
+	X(LIVE_UNKNOWN, "live_unknown",                                                            \
+	  "allocations counted in alloc_* but not in inuse_*: operator new may throw, and the "    \
+	  "process has no known place where exceptions begin")                                     \
 	X(FREE_MISSED, "free_missed",                                                              \
 	  "frees not seen: their address was allocated again (counted as freed then)")             \
 	X(EPOCH_LATE, "epoch_late",                                                                \

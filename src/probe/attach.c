@@ -258,6 +258,11 @@ static bool is_alloc(const struct probe_point *point)
 	return !is_free(point) && !is_realloc(point);
 }
 
+static bool is_returning_alloc(const struct probe_point *point)
+{
+	return is_alloc(point) && !(point->spec.flags & PROBE_ENTRY_ONLY);
+}
+
 int attach_points(struct attach *attach, int fd, const struct module_points *points)
 {
 	const struct attach_programs *programs = &attach->programs;
@@ -285,8 +290,27 @@ int attach_points(struct attach *attach, int fd, const struct module_points *poi
 		err = attach_program(attach, programs->realloc_enter, path, false, points,
 				     is_realloc);
 	if (!err)
-		err = attach_program(attach, programs->alloc_return, path, true, points, is_alloc);
+		err = attach_program(attach, programs->alloc_return, path, true, points,
+				     is_returning_alloc);
 	if (!err)
 		err = attach_program(attach, programs->alloc_enter, path, false, points, is_alloc);
 	return err;
+}
+
+static bool any_point(const struct probe_point *point)
+{
+	return true;
+}
+
+int attach_throw(struct attach *attach, int fd, uint64_t offset)
+{
+	struct probe_point point = {.spec.offset = offset};
+	const struct module_points points = {.entries = &point, .count = 1};
+	char path[64];
+
+	if (offset > UINT32_MAX)
+		return -E2BIG;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return attach_program(attach, attach->programs.throw_enter, path, false, &points,
+			      any_point);
 }

@@ -32,6 +32,7 @@ struct attach_programs {
 	int realloc_enter;
 	int realloc_return;
 	int free_enter;
+	int throw_enter;
 };
 
 /* The best mode of this kernel, or -EPERM, or -EOPNOTSUPP if it has no BPF uprobes at all. */
@@ -49,5 +50,10 @@ DEFINE_CLEANUP(attach, struct attach *, attach_free)
  * block that is counted can be freed unseen. Returns 0 or a negative errno.
  */
 int attach_points(struct attach *attach, int fd, const struct module_points *points);
+/*
+ * Attaches to the place in an image where C++ exceptions begin. Points of functions that throw need
+ * it, or PROBE_ENTRY_ONLY.
+ */
+int attach_throw(struct attach *attach, int fd, uint64_t offset);
 
 #endif

@@ -23,6 +23,8 @@ struct module {
 	size_t function_count;
 	char **names; /* of functions that were added */
 	size_t name_count;
+	uint64_t unwinder; /* 0: none */
+	uint64_t unwinder_size;
 	struct slots slots;
 	struct functions starts;
 	bool has_slots;
@@ -94,6 +96,12 @@ static int add_function(const struct adding *adding, const char *name, uint64_t 
 
 static int add_symbol(const struct symbol *symbol, void *context)
 {
+	const struct adding *adding = context;
+
+	if (!strcmp(symbol->name, "_Unwind_RaiseException")) {
+		adding->module->unwinder = symbol->start;
+		adding->module->unwinder_size = symbol->size;
+	}
 	/* At an ifunc's address is the function that chooses the real one. */
 	return symbol->ifunc ? 0 : add_function(context, symbol->name, symbol->start, symbol->size);
 }
@@ -155,6 +163,14 @@ const struct linked_function *linkage_functions(const struct linkage *linkage, u
 {
 	*ret_count = linkage->modules[module].function_count;
 	return linkage->modules[module].functions;
+}
+
+bool linkage_unwinder(const struct linkage *linkage, uint32_t module, uint64_t *ret_vaddr,
+		      uint64_t *ret_size)
+{
+	*ret_vaddr = linkage->modules[module].unwinder;
+	*ret_size = linkage->modules[module].unwinder_size;
+	return *ret_vaddr;
 }
 
 const struct functions *linkage_starts(struct linkage *linkage, uint32_t index)

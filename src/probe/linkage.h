@@ -56,6 +56,9 @@ struct image *linkage_image(const struct linkage *linkage, uint32_t module);
 /* In the order of the file's symbols; several may share an address. */
 const struct linked_function *linkage_functions(const struct linkage *linkage, uint32_t module,
 						size_t *ret_count);
+/* Where C++ exceptions begin, if the module has that: _Unwind_RaiseException(). */
+bool linkage_unwinder(const struct linkage *linkage, uint32_t module, uint64_t *ret_vaddr,
+		      uint64_t *ret_size);
 const struct functions *linkage_starts(struct linkage *linkage, uint32_t module);
 
 /* The name by which the dynamic linker fills the word at an address, or NULL. */

@@ -449,9 +449,61 @@ static int add_point(struct linkage *linkage, const struct candidates *candidate
 	return is_free(candidate) ? 0 : add_nested(linkage, candidates, candidate, module);
 }
 
-static int find(struct linkage *linkage, bool plain_entries, struct candidates *candidates,
-		struct probe_points *points)
+/* Where the unwinder's probe sits: as cheap as an allocation's, but with nothing to read. */
+static void find_unwinders(struct linkage *linkage, struct probe_points *points, bool *found)
 {
+	static const struct catalog_function unwinder = {
+		.kind = PROBE_ALLOC,
+		.size_arg = CATALOG_NO_ARG,
+		.aux_arg = CATALOG_NO_ARG,
+		.ptr_arg = CATALOG_NO_ARG,
+	};
+
+	for (size_t m = 0; m < points->module_count; m++) {
+		struct module_points *module = &points->modules[m];
+		struct image *image = linkage_image(linkage, m);
+		struct placement placement;
+		const uint8_t *code;
+		uint64_t vaddr, size;
+		size_t code_size = 0;
+
+		if (!linkage_unwinder(linkage, m, &vaddr, &size) ||
+		    image_vaddr_to_offset(image, vaddr, &module->throw_offset))
+			continue;
+		code = image_bytes(image, vaddr,
+				   size < FUNCTION_MAX_SIZE ? size : FUNCTION_MAX_SIZE, &code_size);
+		placement = placement_choose(code, code ? code_size : 0, &unwinder);
+		module->throw_offset += placement.offset;
+		module->has_unwinder = true;
+		*found = true;
+	}
+}
+
+/*
+ * A function that throws through a return probe would end the program. With a probe where
+ * exceptions begin that is mended (throw_enter() in bpf/); else the return must not be probed.
+ */
+static void settle_throwing(struct candidates *candidates, struct probe_points *points, bool mended)
+{
+	for (size_t i = 0; i < candidates->count; i++) {
+		struct candidate *candidate = &candidates->entries[i];
+
+		if (!candidate->linked->function->throws || !counts(candidate))
+			continue;
+		if (mended)
+			points->modules[candidate->place.module].throws = true;
+		else if (candidate->linked->function->kind == PROBE_REALLOC ||
+			 candidate->linked->function->kind == PROBE_REALLOCARRAY)
+			leave_out(candidate, "it may throw an exception", NULL);
+		else
+			candidate->flags |= PROBE_ENTRY_ONLY;
+	}
+}
+
+static int find(struct linkage *linkage, const struct points_options *options,
+		struct candidates *candidates, struct probe_points *points)
+{
+	bool has_unwinder = false;
 	int err;
 
 	err = find_candidates(linkage, candidates);
@@ -461,16 +513,19 @@ static int find(struct linkage *linkage, bool plain_entries, struct candidates *
 		return err;
 	leave_out_delegating(candidates);
 	settle_jumps(candidates);
+	find_unwinders(linkage, points, &has_unwinder);
+	settle_throwing(candidates, points, has_unwinder);
 	for (size_t i = 0; i < candidates->count && !err; i++) {
 		const struct candidate *candidate = &candidates->entries[i];
 
-		err = add_point(linkage, candidates, candidate, plain_entries,
+		err = add_point(linkage, candidates, candidate, options->plain_entries,
 				&points->modules[candidate->place.module]);
 	}
 	return err;
 }
 
-int probe_points_find(struct linkage *linkage, bool plain_entries, struct probe_points **ret)
+int probe_points_find(struct linkage *linkage, const struct points_options *options,
+		      struct probe_points **ret)
 {
 	struct probe_points *points CLEANUP(probe_points) = calloc(1, sizeof(*points));
 	struct candidates candidates = {};
@@ -482,7 +537,7 @@ int probe_points_find(struct linkage *linkage, bool plain_entries, struct probe_
 	points->modules = calloc(points->module_count + 1, sizeof(*points->modules));
 	if (!points->modules)
 		return -ENOMEM;
-	err = find(linkage, plain_entries, &candidates, points);
+	err = find(linkage, options, &candidates, points);
 	candidates_fini(&candidates);
 	if (err)
 		return err;

@@ -6,6 +6,7 @@
 #ifndef HEAPTAP_PROBE_POINTS_H
 #define HEAPTAP_PROBE_POINTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "heaptap/probe.h"
@@ -37,6 +38,13 @@ struct module_points {
 	size_t foreign_count;
 	struct left_out *left_out;
 	size_t left_out_count;
+	bool throws;	       /* one of the functions may throw, and its return is probed */
+	bool has_unwinder;     /* exceptions begin in this module... */
+	uint64_t throw_offset; /* ...at this file offset: the instruction to probe */
+};
+
+struct points_options {
+	bool plain_entries; /* no other instruction than each function's first */
 };
 
 struct probe_points {
@@ -47,10 +55,10 @@ struct probe_points {
 
 /*
  * Finds the points. A module's functions of one family are taken only if they can allocate and
- * free. plain_entries: no other instruction than the function's first. Errors: -ENOMEM, -E2BIG if a
- * probe point lies past 4 GiB in its file.
+ * free. Errors: -ENOMEM, -E2BIG if a probe point lies past 4 GiB in its file.
  */
-int probe_points_find(struct linkage *linkage, bool plain_entries, struct probe_points **ret);
+int probe_points_find(struct linkage *linkage, const struct points_options *options,
+		      struct probe_points **ret);
 void probe_points_free(struct probe_points *points);
 DEFINE_CLEANUP(probe_points, struct probe_points *, probe_points_free)
 
