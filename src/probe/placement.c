@@ -6,11 +6,17 @@
  * than where it emulates it. So the function is decoded from its start up to the first instruction
  * of the emulated kind, and that one is taken if it is as good as the entry:
  *  - it is executed on every call, once: it comes before any branch, and no jump of the function
- *    leads to it or to an instruction before it other than the entry;
+ *    leads to it or to an instruction before it other than the entry. Where a jump table leads is
+ *    not known, but a loop in compiled code does not contain the prologue: before a push it is
+ * safe. Code outside the symbol (a .cold part) is not looked at; it returns behind the prologue
+ * too;
  *  - the stack pointer has not moved: [rsp] is still the return address;
  *  - the arguments needed are still in registers. Copies are followed, a written register is lost.
  * free() gets one branch more: behind `test ptr,ptr; je` the next such instruction sees only
  * non-NULL pointers, which saves the trap for free(NULL).
+ *
+ * Failing that it is the entry, or where the kernel refuses a probe there, the first instruction
+ * from which on it does not.
  */
 #include "probe/placement.h"
 
@@ -18,7 +24,8 @@
 #include <Zydis/Zydis.h>
 
 #define NO_REGISTER 0xff
-#define RSP	    4
+
+enum { RCX = 1, RSP = 4, RSI = 6, RDI = 7 };
 
 enum argument { ARG_SIZE, ARG_AUX, ARG_PTR, ARG_COUNT };
 
@@ -55,6 +62,55 @@ static bool is_emulated(const uint8_t *code, size_t length)
 	}
 }
 
+/*
+ * What no kernel puts a probe on: the same file, is_prefix_bad() and good_insns_64. The table is
+ * looked up by the opcode byte, also for VEX and EVEX; of the legacy two-byte opcodes it knows only
+ * the 0f, so all of them pass.
+ */
+static bool is_refused(const ZydisDecodedInstruction *insn)
+{
+	for (size_t i = 0; i < insn->raw.prefix_count; i++)
+		switch (insn->raw.prefixes[i].value) {
+		case 0x26: /* es */
+		case 0x2e: /* cs */
+		case 0x36: /* ss */
+		case 0x3e: /* ds, notrack */
+		case 0xf0: /* lock */
+			return true;
+		}
+	if (insn->encoding == ZYDIS_INSTRUCTION_ENCODING_LEGACY &&
+	    insn->opcode_map != ZYDIS_OPCODE_MAP_DEFAULT)
+		return false;
+	switch (insn->opcode) {
+	case 0x06 ... 0x07:
+	case 0x0e:
+	case 0x16 ... 0x17:
+	case 0x1e ... 0x1f:
+	case 0x27:
+	case 0x2f:
+	case 0x37:
+	case 0x3f:
+	case 0x60 ... 0x62:
+	case 0x6c ... 0x6f: /* in legacy code ins and outs; in VEX code vmovdqa, vmovdqu */
+	case 0x82:
+	case 0x9a:
+	case 0xcc ... 0xcf: /* int */
+	case 0xd4 ... 0xd6:
+	case 0xe4 ... 0xe7: /* in, out; vmovntdq */
+	case 0xea:
+	case 0xec ... 0xef: /* in, out; vpxor */
+	case 0xf1:
+	case 0xf4:
+	case 0xfa ... 0xfb:
+		return true;
+	case 0x8e: /* mov to ss */
+		return insn->encoding == ZYDIS_INSTRUCTION_ENCODING_LEGACY &&
+		       insn->raw.modrm.reg == 2;
+	default:
+		return false;
+	}
+}
+
 static uint8_t gpr_number(ZydisRegister reg)
 {
 	ZydisRegister large = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, reg);
@@ -70,40 +126,58 @@ static bool is_gpr64(const ZydisDecodedOperand *operand)
 	       ZydisRegisterGetClass(operand->reg.value) == ZYDIS_REGCLASS_GPR64;
 }
 
-static void state_step(struct state *state, const ZydisDecodedInstruction *insn,
-		       const ZydisDecodedOperand *operands)
+/* Bit r is set for every register r that the instruction writes, or might write. */
+static uint16_t written_registers(const ZydisDecodedInstruction *insn,
+				  const ZydisDecodedOperand *operands)
 {
-	uint16_t copied[ARG_COUNT] = {};
-	uint8_t target = NO_REGISTER;
+	uint16_t written = 0;
 
-	state->tested = NO_REGISTER;
-	if (insn->mnemonic == ZYDIS_MNEMONIC_TEST && is_gpr64(&operands[0]) &&
-	    is_gpr64(&operands[1]) && operands[0].reg.value == operands[1].reg.value)
-		state->tested = gpr_number(operands[0].reg.value);
-	if (insn->mnemonic == ZYDIS_MNEMONIC_MOV && is_gpr64(&operands[0]) &&
-	    is_gpr64(&operands[1])) {
-		uint8_t source = gpr_number(operands[1].reg.value);
-
-		target = gpr_number(operands[0].reg.value);
-		for (int a = 0; a < ARG_COUNT; a++)
-			copied[a] = (state->holders[a] >> source & 1) << target;
-	}
 	for (size_t i = 0; i < insn->operand_count; i++) {
-		uint8_t written;
+		uint8_t number;
 
 		if (operands[i].type != ZYDIS_OPERAND_TYPE_REGISTER ||
 		    !(operands[i].actions & ZYDIS_OPERAND_ACTION_MASK_WRITE))
 			continue;
-		written = gpr_number(operands[i].reg.value);
-		if (written == NO_REGISTER)
-			continue;
-		if (written == RSP)
-			state->stack_moved = true;
-		for (int a = 0; a < ARG_COUNT; a++)
-			state->holders[a] &= ~(1u << written);
+		number = gpr_number(operands[i].reg.value);
+		if (number != NO_REGISTER)
+			written |= 1u << number;
 	}
+	/* Zydis 4.0 leaves out the pointers of scas and cmps. */
+	if (insn->meta.category == ZYDIS_CATEGORY_STRINGOP)
+		written |= 1u << RCX | 1u << RSI | 1u << RDI;
+	return written;
+}
+
+static bool is_register_pair(const ZydisDecodedInstruction *insn,
+			     const ZydisDecodedOperand *operands, ZydisMnemonic mnemonic)
+{
+	return insn->mnemonic == mnemonic && is_gpr64(&operands[0]) && is_gpr64(&operands[1]);
+}
+
+static void state_step(struct state *state, const ZydisDecodedInstruction *insn,
+		       const ZydisDecodedOperand *operands)
+{
+	uint16_t copied[ARG_COUNT] = {};
+	uint16_t written = written_registers(insn, operands);
+	bool is_exchange = is_register_pair(insn, operands, ZYDIS_MNEMONIC_XCHG);
+
+	state->tested = NO_REGISTER;
+	if (is_register_pair(insn, operands, ZYDIS_MNEMONIC_TEST) &&
+	    operands[0].reg.value == operands[1].reg.value)
+		state->tested = gpr_number(operands[0].reg.value);
+	if (is_exchange || is_register_pair(insn, operands, ZYDIS_MNEMONIC_MOV)) {
+		uint8_t target = gpr_number(operands[0].reg.value);
+		uint8_t source = gpr_number(operands[1].reg.value);
+
+		for (int a = 0; a < ARG_COUNT; a++) {
+			copied[a] = (state->holders[a] >> source & 1) << target;
+			if (is_exchange)
+				copied[a] |= (state->holders[a] >> target & 1) << source;
+		}
+	}
+	state->stack_moved |= written >> RSP & 1;
 	for (int a = 0; a < ARG_COUNT; a++)
-		state->holders[a] |= copied[a];
+		state->holders[a] = (state->holders[a] & ~written) | copied[a];
 }
 
 static const char *state_refusal(const struct state *state)
@@ -144,29 +218,115 @@ static void state_init(struct state *state, const struct catalog_function *funct
 		state->holders[a] = state->needed[a];
 }
 
-/* Whether a direct jump of the function leads to (0, offset]; also where its code is not clear. */
-static bool is_jumped_into(const ZydisDecoder *decoder, const uint8_t *code, size_t size,
-			   size_t offset)
+/*
+ * Whether a jump through a register or memory may be by a jump table. A tail call goes through a
+ * pointer: one passed in, or loaded or made as a whole. Bit r of `pointers` is set for registers
+ * that were last written so. A table's element is found by an index, and in position-independent
+ * code an address is added to it.
+ */
+static bool is_table_jump(const ZydisDecodedOperand *target, uint16_t pointers)
 {
+	uint8_t number;
+
+	if (target->type == ZYDIS_OPERAND_TYPE_MEMORY)
+		return target->mem.index != ZYDIS_REGISTER_NONE;
+	if (target->type != ZYDIS_OPERAND_TYPE_REGISTER)
+		return false;
+	number = gpr_number(target->reg.value);
+	return number == NO_REGISTER || !(pointers >> number & 1);
+}
+
+static uint16_t pointers_step(uint16_t pointers, const ZydisDecodedInstruction *insn,
+			      const ZydisDecodedOperand *operands)
+{
+	bool makes = insn->mnemonic == ZYDIS_MNEMONIC_MOV || insn->mnemonic == ZYDIS_MNEMONIC_LEA ||
+		     insn->mnemonic == ZYDIS_MNEMONIC_POP;
+
+	if (makes && is_gpr64(&operands[0])) {
+		const ZydisDecodedOperand *source = &operands[1];
+		uint16_t target = 1u << gpr_number(operands[0].reg.value);
+
+		if (insn->mnemonic == ZYDIS_MNEMONIC_MOV && is_gpr64(source))
+			makes = pointers >> gpr_number(source->reg.value) & 1;
+		else if (insn->mnemonic == ZYDIS_MNEMONIC_LEA)
+			makes = source->mem.base == ZYDIS_REGISTER_RIP;
+		else if (source->type == ZYDIS_OPERAND_TYPE_MEMORY)
+			makes = source->mem.index == ZYDIS_REGISTER_NONE;
+		return makes ? pointers | target : pointers & ~target;
+	}
+	/* A call may change what it likes, but nothing jumps to a register it left behind. */
+	return pointers & ~written_registers(insn, operands);
+}
+
+/* Whether the instruction jumps to, calls or takes an address in (0, offset]. */
+static bool leads_into(const ZydisDecodedInstruction *insn, const ZydisDecodedOperand *operands,
+		       size_t pos, size_t offset)
+{
+	const ZydisDecodedOperand *operand = &operands[0];
+	ZyanU64 target;
+
+	switch (insn->meta.category) {
+	case ZYDIS_CATEGORY_COND_BR:
+	case ZYDIS_CATEGORY_UNCOND_BR:
+	case ZYDIS_CATEGORY_CALL:
+		if (operand->type != ZYDIS_OPERAND_TYPE_IMMEDIATE)
+			return false;
+		break;
+	default:
+		operand = &operands[1];
+		if (insn->mnemonic != ZYDIS_MNEMONIC_LEA || operand->mem.base != ZYDIS_REGISTER_RIP)
+			return false;
+	}
+	return ZYAN_SUCCESS(ZydisCalcAbsoluteAddress(insn, operand, pos, &target)) && target > 0 &&
+	       target <= offset;
+}
+
+static bool is_push(const uint8_t *code, size_t size)
+{
+	if (size > 1 && code[0] == 0x41)
+		code++;
+	return code[0] >= 0x50 && code[0] <= 0x57;
+}
+
+/*
+ * Why the instruction at offset may be reached otherwise than from the entry straight ahead; NULL
+ * if it is not. The function is read from its start to its end, as it lies.
+ */
+static const char *jump_refusal(const ZydisDecoder *decoder, const uint8_t *code, size_t size,
+				size_t offset)
+{
+	bool is_prologue = is_push(code + offset, size - offset);
 	ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
 	ZydisDecodedInstruction insn;
+	uint16_t pointers = 0xffff; /* a register not written yet was passed in */
 
 	for (size_t pos = 0; offset && pos < size; pos += insn.length) {
-		ZyanU64 target;
-
 		if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(decoder, code + pos, size - pos, &insn,
 							 operands)))
-			return true;
-		if (insn.meta.category != ZYDIS_CATEGORY_COND_BR &&
-		    insn.meta.category != ZYDIS_CATEGORY_UNCOND_BR)
-			continue;
-		if (operands[0].type != ZYDIS_OPERAND_TYPE_IMMEDIATE ||
-		    !ZYAN_SUCCESS(ZydisCalcAbsoluteAddress(&insn, &operands[0], pos, &target)))
-			continue;
-		if (target > 0 && target <= offset)
-			return true;
+			return "the function cannot be decoded to its end";
+		if (leads_into(&insn, operands, pos, offset))
+			return "a jump leads into the function's start";
+		if (!is_prologue && insn.mnemonic == ZYDIS_MNEMONIC_JMP &&
+		    is_table_jump(&operands[0], pointers))
+			return "a jump table may lead into the function's start";
+		pointers = pointers_step(pointers, &insn, operands);
 	}
-	return false;
+	return NULL;
+}
+
+static bool ends_straight_line(const ZydisDecodedInstruction *insn)
+{
+	switch (insn->meta.category) {
+	case ZYDIS_CATEGORY_RET:
+	case ZYDIS_CATEGORY_COND_BR:
+	case ZYDIS_CATEGORY_UNCOND_BR:
+	case ZYDIS_CATEGORY_CALL:
+	case ZYDIS_CATEGORY_SYSCALL:
+	case ZYDIS_CATEGORY_INTERRUPT:
+		return true;
+	default:
+		return false;
+	}
 }
 
 static bool is_je(const uint8_t *code)
@@ -186,23 +346,30 @@ static void fill(struct placement *placement, const struct state *state, size_t 
 	};
 }
 
+/* Whether behind this instruction, which the kernel emulates, the pointer is not NULL. */
+static bool is_null_test(const uint8_t *code, const struct state *state)
+{
+	return is_je(code) && state->tested != NO_REGISTER &&
+	       state->holders[ARG_PTR] >> state->tested & 1;
+}
+
 struct placement placement_choose(const uint8_t *code, size_t size,
 				  const struct catalog_function *function)
 {
 	ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
 	const char *why = size ? NULL : "the function's size is not known";
-	bool null_passed =
-		false; /* *placement is the `je` of a NULL test, something better may follow */
+	/* *placement is the `je` of a NULL test, something better may follow. */
+	bool null_passed = false;
+	bool substitute_sought = false; /* for an entry that the kernel refuses */
 	ZydisDecodedInstruction insn;
 	struct placement placement;
 	ZydisDecoder decoder;
 	struct state state;
-	size_t pos = 0;
 
 	ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
 	state_init(&state, function);
 	fill(&placement, &state, 0, NULL);
-	while (!why) {
+	for (size_t pos = 0; !why; pos += insn.length) {
 		if (pos >= size || !ZYAN_SUCCESS(ZydisDecoderDecodeFull(
 					   &decoder, code + pos, size - pos, &insn, operands))) {
 			why = "no instruction that the kernel emulates";
@@ -210,27 +377,26 @@ struct placement placement_choose(const uint8_t *code, size_t size,
 		}
 		if (is_emulated(code + pos, insn.length)) {
 			why = state_refusal(&state);
-			if (!why && is_jumped_into(&decoder, code, size, pos))
-				why = "a jump leads into the function's start";
+			if (!why)
+				why = jump_refusal(&decoder, code, size, pos);
 			if (why)
 				break;
 			fill(&placement, &state, pos, NULL);
-			if (null_passed || function->kind != PROBE_FREE || !is_je(code + pos) ||
-			    state.tested == NO_REGISTER ||
-			    !(state.holders[ARG_PTR] >> state.tested & 1))
+			if (null_passed || function->kind != PROBE_FREE ||
+			    !is_null_test(code + pos, &state))
 				return placement;
-			null_passed = true;
-		} else if (insn.meta.category == ZYDIS_CATEGORY_RET ||
-			   insn.meta.category == ZYDIS_CATEGORY_COND_BR ||
-			   insn.meta.category == ZYDIS_CATEGORY_UNCOND_BR ||
-			   insn.meta.category == ZYDIS_CATEGORY_CALL ||
-			   insn.meta.category == ZYDIS_CATEGORY_SYSCALL ||
-			   insn.meta.category == ZYDIS_CATEGORY_INTERRUPT) {
-			why = "the straight line ends first";
-			break;
+			null_passed = substitute_sought = true;
+		} else {
+			if (!substitute_sought && !is_refused(&insn)) {
+				substitute_sought = true;
+				if (!state_refusal(&state) &&
+				    !jump_refusal(&decoder, code, size, pos))
+					fill(&placement, &state, pos, NULL);
+			}
+			if (ends_straight_line(&insn))
+				why = "the straight line ends first";
 		}
 		state_step(&state, &insn, operands);
-		pos += insn.length;
 	}
 	if (!null_passed)
 		placement.why_entry = why;

@@ -14,8 +14,11 @@ struct placement {
 	uint8_t size_reg;
 	uint8_t aux_reg;
 	uint8_t ptr_reg;
-	const char
-		*why_entry; /* why it is the plain entry; NULL if the kernel emulates the point */
+	/*
+	 * Why it is an instruction that the kernel single-steps: the plain entry, or the first one
+	 * that it takes a probe at. NULL if the kernel emulates the point.
+	 */
+	const char *why_entry;
 };
 
 /*

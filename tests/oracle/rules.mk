@@ -2,7 +2,7 @@
 #
 # The independent judges and what they need. Not part of the product.
 
-ORACLES := $(addprefix $(OUTPUT)/oracle/,live uret stacks rows_libdw rows_size symbols)
+ORACLES := $(addprefix $(OUTPUT)/oracle/,live uret stacks rows_libdw rows_size symbols placements hits)
 
 .PHONY: oracles
 oracles: $(ORACLES)
