@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Another judge of probe points: runs a command with uprobes of the perf interface on instructions
- * of a file, in all its threads and children, and prints for each how often it was hit and with
- * what in the registers.
+ * of a file, in its first thread, and prints for each how often it was hit and with what in the
+ * registers. These events cannot be inherited: the kernel would read the file's name again from the
+ * memory of the command, and fail its fork() or clone(). It takes some 80 ms to remove each.
  *
  * Usage: hits FILE COMMAND [ARGUMENT...] < POINTS
  *
@@ -15,6 +16,7 @@
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,14 +38,9 @@
 struct point {
 	uint64_t offset;
 	uint8_t registers[3];
+	int fd;	     /* the event */
+	uint64_t id; /* by which the kernel names it in samples */
 	uint64_t hits, nonzero, sums[3], mix, nonzero_mix;
-};
-
-/* One event is one point on one CPU; the kernel names it by an id. */
-struct event {
-	uint64_t id;
-	size_t point;
-	int fd;
 };
 
 struct sample {
@@ -60,8 +57,6 @@ static const uint8_t sample_index[REGISTER_COUNT] = {0, 2, 3,  1,  7,  6,  4,  5
 
 static struct point points[POINT_MAX];
 static size_t point_count;
-static struct event *events;
-static size_t event_count;
 static uint64_t lost;
 
 static _Noreturn void die(const char *what)
@@ -100,47 +95,43 @@ static int uprobe_type(void)
 	return type;
 }
 
-static void open_event(const char *file, int type, pid_t pid, int cpu, size_t point)
+static void open_event(struct point *point, const char *file, int type, pid_t pid)
 {
-	struct event *event = &events[event_count++];
 	struct perf_event_attr attr = {
 		.size = sizeof(attr),
 		.type = type,
 		.config1 = (uintptr_t)file,
-		.config2 = points[point].offset,
+		.config2 = point->offset,
 		.sample_period = 1,
 		.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_REGS_USER,
 		.sample_regs_user = SAMPLE_REGISTERS,
 		.disabled = 1,
 		.enable_on_exec = 1,
-		.inherit = 1,
 	};
 
-	event->point = point;
-	event->fd = syscall(SYS_perf_event_open, &attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
-	if (event->fd < 0) {
-		fprintf(stderr, "hits: %s+%#llx: %s\n", file,
-			(unsigned long long)points[point].offset, strerror(errno));
+	point->fd = syscall(SYS_perf_event_open, &attr, pid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	if (point->fd < 0) {
+		fprintf(stderr, "hits: %s+%#lx: %s\n", file, point->offset, strerror(errno));
 		exit(1);
 	}
-	if (ioctl(event->fd, PERF_EVENT_IOC_ID, &event->id))
+	if (ioctl(point->fd, PERF_EVENT_IOC_ID, &point->id))
 		die("event id");
 }
 
-/* All events of a CPU share the ring of its first. */
-static struct perf_event_mmap_page *open_cpu(const char *file, int type, pid_t pid, int cpu)
+/* All events share the ring of the first. */
+static struct perf_event_mmap_page *open_events(const char *file, pid_t pid)
 {
-	size_t first = event_count;
+	int type = uprobe_type();
 	void *ring;
 
 	for (size_t i = 0; i < point_count; i++)
-		open_event(file, type, pid, cpu, i);
-	ring = mmap(NULL, (1 + RING_PAGES) * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED,
-		    events[first].fd, 0);
+		open_event(&points[i], file, type, pid);
+	ring = mmap(NULL, (1 + RING_PAGES) * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, points[0].fd,
+		    0);
 	if (ring == MAP_FAILED)
 		die("ring");
-	for (size_t i = first + 1; i < event_count; i++)
-		if (ioctl(events[i].fd, PERF_EVENT_IOC_SET_OUTPUT, events[first].fd))
+	for (size_t i = 1; i < point_count; i++)
+		if (ioctl(points[i].fd, PERF_EVENT_IOC_SET_OUTPUT, points[0].fd))
 			die("set output");
 	return ring;
 }
@@ -156,13 +147,9 @@ static void take_sample(const struct sample *sample)
 	struct point *point = NULL;
 	uint64_t hash = 0;
 
-	/* The kernel numbers events one after the other. */
-	for (size_t i = sample->id - events[0].id; i < event_count && !point; i++)
-		if (events[i].id == sample->id)
-			point = &points[events[i].point];
-	for (size_t i = 0; i < event_count && !point; i++)
-		if (events[i].id == sample->id)
-			point = &points[events[i].point];
+	for (size_t i = 0; i < point_count && !point; i++)
+		if (points[i].id == sample->id)
+			point = &points[i];
 	if (!point || !sample->abi) {
 		lost++;
 		return;
@@ -240,12 +227,40 @@ static pid_t start(char **command, int *gate)
 	return pid;
 }
 
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static bool print_points(void)
+{
+	uint64_t counted = 0, sampled = 0;
+
+	for (size_t i = 0; i < point_count; i++) {
+		const struct point *p = &points[i];
+		uint64_t count;
+
+		if (read(p->fd, &count, sizeof(count)) != sizeof(count))
+			die("count");
+		counted += count;
+		sampled += p->hits;
+		printf("hits=%lu nonzero=%lu sums=%lu,%lu,%lu mix=%lu nonzero_mix=%lu\n", p->hits,
+		       p->nonzero, p->sums[0], p->sums[1], p->sums[2], p->mix, p->nonzero_mix);
+	}
+	if (!lost && counted == sampled)
+		return true;
+	fprintf(stderr, "hits: %lu of %lu hits sampled, %lu lost\n", sampled, counted, lost);
+	return false;
+}
+
 int main(int argc, char **argv)
 {
-	int cpus = sysconf(_SC_NPROCESSORS_ONLN), status, gate, type = uprobe_type();
-	struct perf_event_mmap_page *rings[cpus];
-	struct rlimit limit;
-	uint64_t counted = 0, sampled = 0;
+	struct perf_event_mmap_page *ring;
+	int status, gate;
 	pid_t pid;
 
 	if (argc < 3) {
@@ -255,43 +270,18 @@ int main(int argc, char **argv)
 	read_points();
 	if (!point_count)
 		return 0;
-	getrlimit(RLIMIT_NOFILE, &limit);
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
-	events = calloc(point_count * cpus, sizeof(*events));
-	if (!events)
-		die("memory");
+	raise_file_limit();
 	pid = start(argv + 2, &gate);
-	for (int cpu = 0; cpu < cpus; cpu++)
-		rings[cpu] = open_cpu(argv[1], type, pid, cpu);
+	ring = open_events(argv[1], pid);
 	if (write(gate, "", 1) != 1)
 		die("start");
 	while (!waitpid(pid, &status, WNOHANG)) {
 		poll(NULL, 0, 10);
-		for (int cpu = 0; cpu < cpus; cpu++)
-			drain(rings[cpu]);
+		drain(ring);
 	}
-	for (int cpu = 0; cpu < cpus; cpu++)
-		drain(rings[cpu]);
-	for (size_t i = 0; i < event_count; i++) {
-		uint64_t count;
-
-		if (read(events[i].fd, &count, sizeof(count)) != sizeof(count))
-			die("count");
-		counted += count;
-	}
-	for (size_t i = 0; i < point_count; i++) {
-		const struct point *p = &points[i];
-
-		printf("hits=%lu nonzero=%lu sums=%lu,%lu,%lu mix=%lu nonzero_mix=%lu\n", p->hits,
-		       p->nonzero, p->sums[0], p->sums[1], p->sums[2], p->mix, p->nonzero_mix);
-		sampled += p->hits;
-	}
-	if (lost || counted != sampled) {
-		fprintf(stderr, "hits: %lu of %lu hits sampled, %lu lost\n", sampled, counted,
-			lost);
+	drain(ring);
+	if (!print_points())
 		return 1;
-	}
 	if (!WIFEXITED(status) || WEXITSTATUS(status)) {
 		fprintf(stderr, "hits: the command failed\n");
 		return 1;

@@ -3,14 +3,15 @@
  * Prints the placement of every allocation function that a file defines, aliases included, one on a
  * line: name, file offset of the entry, of the point, and the registers of the pointer, the size
  * and the other argument, "-" for what the function does not have, at the entry and at the point;
- * then "free" or "alloc", and why it is the plain entry, if so. A function of the fixture,
- * "malloc__name", is one like malloc.
+ * then "free" or "alloc", a hash of the code that is the same where only addresses differ, and why
+ * it is the plain entry, if so. A function of the fixture, "malloc__name", is one like malloc.
  *
  * Usage: placements FILE
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <Zydis/Zydis.h>
 
 #include "elf/image.h"
 #include "elf/symtab.h"
@@ -37,6 +38,26 @@ static void print_registers(const struct catalog_function *function, unsigned in
 	}
 }
 
+static uint64_t code_hash(const uint8_t *code, size_t size)
+{
+	ZydisDecodedInstruction insn;
+	ZydisDecoder decoder;
+	uint64_t hash = 0;
+
+	ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
+	for (size_t pos = 0; pos < size; pos += insn.length) {
+		if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&decoder, NULL, code + pos,
+								size - pos, &insn)))
+			break;
+		hash = (hash ^ insn.mnemonic ^ (uint64_t)insn.length << 16 ^
+			(uint64_t)insn.raw.modrm.reg << 24 ^ (uint64_t)insn.raw.modrm.rm << 32 ^
+			(uint64_t)insn.raw.modrm.mod << 40) *
+		       0x9e3779b97f4a7c15ull;
+		hash ^= hash >> 29;
+	}
+	return hash;
+}
+
 static int print_placement(const struct symbol *symbol, void *context)
 {
 	const char *end = strstr(symbol->name, "__");
@@ -60,7 +81,8 @@ static int print_placement(const struct symbol *symbol, void *context)
 			catalog_arg_register(function->size_arg),
 			catalog_arg_register(function->aux_arg));
 	print_registers(function, placement.ptr_reg, placement.size_reg, placement.aux_reg);
-	printf(" %s %s\n", function->kind == PROBE_FREE ? "free" : "alloc",
+	printf(" %s %016llx %s\n", function->kind == PROBE_FREE ? "free" : "alloc",
+	       (unsigned long long)code_hash(code, size),
 	       placement.why_entry ? placement.why_entry : "");
 	return 0;
 }
