@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 # TAP: every chosen probe point is executed once by each call, with the arguments in the registers
 # that are named: counted by the kernel's own uprobes, for allocators in many shapes from two
-# compilers and for those of this machine. Points that are the entry itself are left out, and of
-# code that several options gave one is taken. --all takes them too, and more options.
+# compilers and for those of this machine. Points that are the entry itself because it is as good as
+# any are left out, and of code that several options gave one is taken. --all takes them too, and
+# more options.
 # Usage: placement.t [--all]; root.
 set -u
 
@@ -97,7 +98,7 @@ choose()
 {
 	awk -v all="$all" -v seen_file="$work/seen" '
 		BEGIN { while ((getline line < seen_file) > 0) seen[line] = 1 }
-		$1 !~ /\./ && (all || $2 != $3) && (all || !(($1 $7) in seen)) {
+		$1 !~ /\./ && (all || $2 != $3 || NF > 7) && (all || !(($1 $7) in seen)) {
 			print
 			print $1 $7 >> seen_file
 		}'
@@ -153,7 +154,7 @@ check_library()
 	fi
 	"$oracle/placements" "$library" | grep -v '^[^ ]*\.' >"$work/functions"
 	# Of aliases the first.
-	awk -v all="$all" '(all || $2 != $3) && !seen[$2 $4]++' "$work/functions" >"$work/lines"
+	awk -v all="$all" '(all || $2 != $3 || NF > 7) && !seen[$2 $4]++' "$work/functions" >"$work/lines"
 	awk '{ print $2, $4; print $3, $5 }' "$work/lines" |
 		"$oracle/hits" "$library" "$@" "$work/functions" "$work/truth" >"$work/hits" \
 			2>"$work/errors"
