@@ -14,7 +14,6 @@
 #define RAX 0
 #define RCX 1
 #define RDX 2
-#define RBX 3
 #define RSI 6
 #define RDI 7
 
@@ -94,6 +93,15 @@ static void test_moved_arguments(void **state)
 	/* mov rax,rdi; push rbp: the original place is preferred */
 	p = choose("malloc", CODE(0x48, 0x89, 0xf8, 0x55, 0xc3));
 	assert_int_equal(p.size_reg, RDI);
+	/* xchg rsi,rdi; jmp: as in memalign at -Os */
+	p = choose("memalign", CODE(0x48, 0x87, 0xfe, 0xe9, 0, 0, 0, 0));
+	assert_int_equal(p.offset, 3);
+	assert_int_equal(p.size_reg, RDI);
+	assert_int_equal(p.aux_reg, RSI);
+	/* xchg rdi,rax; push rbp: the short form */
+	p = choose("free", CODE(0x48, 0x97, 0x55, 0xc3));
+	assert_int_equal(p.offset, 2);
+	assert_int_equal(p.ptr_reg, RAX);
 }
 
 static void check_entry(const char *name, const uint8_t *code, size_t size)
@@ -102,7 +110,13 @@ static void check_entry(const char *name, const uint8_t *code, size_t size)
 
 	assert_int_equal(p.offset, 0);
 	assert_non_null(p.why_entry);
-	assert_int_equal(p.ptr_reg | p.size_reg, function(name)->kind == PROBE_CALLOC ? RSI : RDI);
+	p.size_reg |= p.ptr_reg;
+	if (function(name)->kind == PROBE_CALLOC)
+		assert_int_equal(p.size_reg, RSI);
+	else if (function(name)->kind == PROBE_OUT_ALLOC)
+		assert_int_equal(p.size_reg, RDX | RDI);
+	else
+		assert_int_equal(p.size_reg, RDI);
 }
 
 static void test_lost_arguments(void **state)
@@ -118,8 +132,19 @@ static void test_lost_arguments(void **state)
 	check_entry("malloc", CODE(0x89, 0xf8, 0x31, 0xff, 0x55, 0xc3));
 	/* cmovne rdi,rax; push rbp: perhaps written */
 	check_entry("malloc", CODE(0x48, 0x0f, 0x45, 0xf8, 0x55, 0xc3));
-	/* xchg rdi,rax; push rbp */
-	check_entry("free", CODE(0x48, 0x97, 0x55, 0xc3));
+	/* xchg edi,eax; push rbp: only its half comes back */
+	check_entry("free", CODE(0x97, 0x55, 0xc3));
+	/* repne scasb, repe cmpsb, rep movsb, rep stosb, lodsb: all move pointers; push rbp */
+	check_entry("malloc", CODE(0xf2, 0xae, 0x55, 0xc3));
+	check_entry("malloc", CODE(0xf3, 0xa6, 0x55, 0xc3));
+	check_entry("calloc", CODE(0xf3, 0xa6, 0x55, 0xc3));
+	check_entry("malloc", CODE(0xf3, 0xa4, 0x55, 0xc3));
+	check_entry("malloc", CODE(0xf3, 0xaa, 0x55, 0xc3));
+	check_entry("calloc", CODE(0xac, 0x55, 0xc3));
+	/* cmpxchg16b [rdi]; push rbp: perhaps writes rdx */
+	check_entry("posix_memalign", CODE(0x48, 0x0f, 0xc7, 0x0f, 0x55, 0xc3));
+	/* mulx rax,rdi,rdx; push rbp */
+	check_entry("malloc", CODE(0xc4, 0xe2, 0xc3, 0xf6, 0xc2, 0x55, 0xc3));
 }
 
 static void test_stack_moved(void **state)
@@ -169,8 +194,112 @@ static void test_jumps_into_start(void **state)
 		    CODE(0x48, 0x85, 0xff, 0x48, 0x89, 0xf8, 0x55, 0xe9, 0xf7, 0xff, 0xff, 0xff));
 	/* the point is the entry: jumps to it do no harm */
 	assert_null(choose("malloc", CODE(0x55, 0xeb, 0xfd)).why_entry);
+	/* test; push rbp; call: to the push */
+	check_entry("malloc", CODE(0x48, 0x85, 0xff, 0x55, 0xe8, 0xfa, 0xff, 0xff, 0xff, 0xc3));
+	/* test; push rbp; lea rax,[the push]: its address might be jumped to; not so the entry's */
+	check_entry("malloc",
+		    CODE(0x48, 0x85, 0xff, 0x55, 0x48, 0x8d, 0x05, 0xf8, 0xff, 0xff, 0xff, 0xc3));
+	assert_int_equal(choose("malloc", CODE(0x48, 0x85, 0xff, 0x55, 0x48, 0x8d, 0x05, 0xf5, 0xff,
+					       0xff, 0xff, 0xc3))
+				 .offset,
+			 3);
 	/* code that cannot be decoded behind the point might hold any jump */
 	check_entry("malloc", CODE(0x48, 0x85, 0xff, 0x55, 0x06));
+}
+
+/* cmp edi,7; ja +0: a point, if nothing behind it speaks against it. */
+#define CHECKED 0x83, 0xff, 0x07, 0x77, 0x00
+
+static void test_jump_tables(void **state)
+{
+	/* lea rdx,[table]; movslq rax,[rdx+rdi*4]; add rax,rdx; jmp rax: position-independent */
+	check_entry("malloc", CODE(CHECKED, 0x48, 0x8d, 0x15, 0, 1, 0, 0, 0x48, 0x63, 0x04, 0xba,
+				   0x48, 0x01, 0xd0, 0xff, 0xe0));
+	/* the same with CET: notrack jmp rax */
+	check_entry("malloc", CODE(CHECKED, 0x48, 0x8d, 0x15, 0, 1, 0, 0, 0x48, 0x63, 0x04, 0xba,
+				   0x48, 0x01, 0xd0, 0x3e, 0xff, 0xe0));
+	/* jmp [table+rdi*8] */
+	check_entry("malloc", CODE(CHECKED, 0xff, 0x24, 0xfd, 0, 0, 0x40, 0));
+	/* mov rax,[table+rdi*8]; jmp rax */
+	check_entry("malloc", CODE(CHECKED, 0x48, 0x8b, 0x04, 0xfd, 0, 0, 0x40, 0, 0xff, 0xe0));
+	/* the same by way of mov rcx,rax; jmp rcx */
+	check_entry("malloc", CODE(CHECKED, 0x48, 0x8b, 0x04, 0xfd, 0, 0, 0x40, 0, 0x48, 0x89, 0xc1,
+				   0xff, 0xe1));
+	/* push rbp; the table: no loop contains a prologue */
+	assert_int_equal(
+		choose("malloc", CODE(0x48, 0x85, 0xff, 0x55, 0xff, 0x24, 0xfd, 0, 0, 0x40, 0))
+			.offset,
+		3);
+	/* push r12 */
+	assert_int_equal(choose("malloc",
+				CODE(0x48, 0x85, 0xff, 0x41, 0x54, 0xff, 0x24, 0xfd, 0, 0, 0x40, 0))
+				 .offset,
+			 3);
+	/* the point is the entry */
+	assert_null(choose("malloc", CODE(0x77, 0x00, 0xff, 0x24, 0xfd, 0, 0, 0x40, 0)).why_entry);
+}
+
+static void test_tail_calls_by_pointer(void **state)
+{
+	/* jmp [rip+hook] */
+	assert_int_equal(choose("malloc", CODE(CHECKED, 0xff, 0x25, 0, 1, 0, 0)).offset, 3);
+	/* jmp [rax+16]: of a table of methods */
+	assert_int_equal(choose("malloc", CODE(CHECKED, 0xff, 0x60, 0x10)).offset, 3);
+	/* mov rax,[rip+hook]; jmp rax */
+	assert_int_equal(
+		choose("malloc", CODE(CHECKED, 0x48, 0x8b, 0x05, 0, 1, 0, 0, 0xff, 0xe0)).offset,
+		3);
+	/* mov rax,[rip+hook]; mov rcx,rax; jmp rcx */
+	assert_int_equal(choose("malloc", CODE(CHECKED, 0x48, 0x8b, 0x05, 0, 1, 0, 0, 0x48, 0x89,
+					       0xc1, 0xff, 0xe1))
+				 .offset,
+			 3);
+	/* lea rax,[rip+function]; jmp rax */
+	assert_int_equal(
+		choose("malloc", CODE(CHECKED, 0x48, 0x8d, 0x05, 0, 1, 0, 0, 0xff, 0xe0)).offset,
+		3);
+	/* pop rax; jmp rax; jmp rsi: passed in */
+	assert_int_equal(choose("malloc", CODE(CHECKED, 0x58, 0xff, 0xe0)).offset, 3);
+	assert_int_equal(choose("malloc", CODE(CHECKED, 0xff, 0xe6)).offset, 3);
+}
+
+static void check_substitute(const uint8_t *code, size_t size, uint32_t offset)
+{
+	struct placement p = choose("malloc", code, size);
+
+	assert_int_equal(p.offset, offset);
+	assert_int_equal(p.size_reg, RDI);
+	assert_non_null(p.why_entry);
+}
+
+static void test_refused_entry(void **state)
+{
+	/* lock inc [rip+0]; sub rsp,8; ret */
+	check_substitute(
+		CODE(0xf0, 0x48, 0xff, 0x05, 0, 0, 0, 0, 0x48, 0x83, 0xec, 0x08, 0x53, 0xc3), 8);
+	/* cs nopw; lock inc [rip+0]; ret */
+	check_substitute(CODE(0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0xf0, 0x48, 0xff, 0x05,
+			      0, 0, 0, 0, 0xc3),
+			 18);
+	/* vpxor xmm0,xmm0,xmm0; sub rsp,8: the kernel takes its last byte but one for in */
+	check_substitute(CODE(0xc5, 0xf9, 0xef, 0xc0, 0x48, 0x83, 0xec, 0x08, 0xc3), 4);
+	/* an emulated one behind it is better: push rbp; and so for free, je */
+	assert_null(choose("malloc", CODE(0xf0, 0x48, 0xff, 0x05, 0, 0, 0, 0, 0x55)).why_entry);
+	assert_int_equal(choose("free", CODE(0xf0, 0x48, 0xff, 0x05, 0, 0, 0, 0, 0x48, 0x85, 0xff,
+					     0x74, 0x00, 0xc3))
+				 .offset,
+			 11);
+	/* none can be had: lock xadd [rip+0],rdi; sub rsp,8; a jump to it; the code ends */
+	check_entry("malloc",
+		    CODE(0xf0, 0x48, 0x0f, 0xc1, 0x3d, 0, 0, 0, 0, 0x48, 0x83, 0xec, 8, 0xc3));
+	check_entry("malloc",
+		    CODE(0xf0, 0x48, 0xff, 0x05, 0, 0, 0, 0, 0x80, 0x3f, 0, 0x75, 0xfb, 0xc3));
+	check_entry("malloc", CODE(0xf0, 0x48, 0xff, 0x05, 0, 0, 0, 0));
+	/* what it takes: pxor, endbr64, test, mfence, vpxor's relative vmovups */
+	check_entry("malloc", CODE(0x66, 0x0f, 0xef, 0xc0, 0x48, 0x83, 0xec, 0x08, 0xc3));
+	check_entry("malloc", CODE(0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x83, 0xec, 0x08, 0xc3));
+	check_entry("malloc", CODE(0x0f, 0xae, 0xf0, 0x48, 0x83, 0xec, 0x08, 0xc3));
+	check_entry("malloc", CODE(0xc5, 0xf8, 0x10, 0x07, 0x48, 0x83, 0xec, 0x08, 0xc3));
 }
 
 static void test_free_null(void **state)
@@ -248,11 +377,18 @@ static void test_any_bytes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_entry_is_best),	 cmocka_unit_test(test_arguments),
-		cmocka_unit_test(test_moved_arguments),	 cmocka_unit_test(test_lost_arguments),
-		cmocka_unit_test(test_stack_moved),	 cmocka_unit_test(test_not_emulated),
-		cmocka_unit_test(test_jumps_into_start), cmocka_unit_test(test_free_null),
+		cmocka_unit_test(test_entry_is_best),
+		cmocka_unit_test(test_arguments),
+		cmocka_unit_test(test_moved_arguments),
+		cmocka_unit_test(test_lost_arguments),
+		cmocka_unit_test(test_stack_moved),
+		cmocka_unit_test(test_not_emulated),
+		cmocka_unit_test(test_jumps_into_start),
+		cmocka_unit_test(test_free_null),
 		cmocka_unit_test(test_any_bytes),
+		cmocka_unit_test(test_jump_tables),
+		cmocka_unit_test(test_tail_calls_by_pointer),
+		cmocka_unit_test(test_refused_entry),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
