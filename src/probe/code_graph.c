@@ -7,8 +7,8 @@
  * round, whoever calls it, and yields the targets it jumps to, its calls, and its ways out.
  *
  * A call that does not return is not told apart from one that does. Behind the last one of a
- * function the next function would follow, so a path also ends where .eh_frame_hdr has a function
- * begin.
+ * function the next function would follow, so a path also ends behind a call where .eh_frame_hdr
+ * has a function begin.
  */
 #include "probe/code_graph.h"
 
@@ -303,14 +303,16 @@ static void handle_jump(struct code_graph *graph, uint32_t index, const struct d
 
 static void handle_return(struct body *body, const struct code_state *state)
 {
+	bool zero;
+
 	if (state->passed)
 		return;
-	if (!code_state_returns_failure(state, false))
+	if (!code_state_returns_constant(state, &zero))
 		body->own_exit = true;
-	else if (code_state_returns_failure(state, true))
-		body->own_constant = true;
-	else
+	else if (zero)
 		body->own_zero = true;
+	else
+		body->own_constant = true;
 }
 
 /* Handles one instruction. Returns whether the next one is reached behind it. */
@@ -403,11 +405,39 @@ static bool visit(struct code_graph *graph, uint32_t body, uint64_t address,
 	return true;
 }
 
+/* What may not return, or is the padding behind it. */
+static bool ends_code(const ZydisDecodedInstruction *insn, bool before)
+{
+	switch (insn->meta.category) {
+	case ZYDIS_CATEGORY_CALL:
+	case ZYDIS_CATEGORY_SYSCALL:
+		return true;
+	case ZYDIS_CATEGORY_NOP:
+	case ZYDIS_CATEGORY_WIDENOP:
+		return before;
+	default:
+		return false;
+	}
+}
+
+/* The path goes on where another function begins, or where there is no code. */
+static void fall_out(struct code_graph *graph, uint32_t index, const struct path *path, bool ended)
+{
+	struct destination to = {.kind = TO_UNKNOWN};
+
+	if (ended)
+		return;
+	if (functions_begin(linkage_starts(graph->linkage, graph->module), path->address))
+		to = to_address(graph, path->address);
+	handle_jump(graph, index, &to, &path->state);
+}
+
 static void follow_path(struct code_graph *graph, uint32_t index, struct path path)
 {
 	const struct functions *starts = linkage_starts(graph->linkage, graph->module);
 	ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
 	ZydisDecodedInstruction insn;
+	bool ended = false;
 
 	while (visit(graph, index, path.address, &path.state)) {
 		if (!graph->instructions) {
@@ -415,12 +445,18 @@ static void follow_path(struct code_graph *graph, uint32_t index, struct path pa
 			return;
 		}
 		graph->instructions--;
-		if (!decode(graph, path.address, &insn, operands) ||
-		    !step(graph, index, path.address, &insn, operands, &path.state))
+		if (!decode(graph, path.address, &insn, operands)) {
+			fall_out(graph, index, &path, ended);
 			return;
+		}
+		if (!step(graph, index, path.address, &insn, operands, &path.state))
+			return;
+		ended = ends_code(&insn, ended);
 		path.address += insn.length;
-		if (functions_begin(starts, path.address))
+		if (functions_begin(starts, path.address)) {
+			fall_out(graph, index, &path, ended);
 			return;
+		}
 	}
 }
 

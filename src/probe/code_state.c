@@ -5,6 +5,9 @@
 /* rbx, rbp, r12 to r15: the System V ABI has calls preserve them. */
 #define PRESERVED ((uint16_t)(1u << 3 | 1u << 5 | 0xfu << 12))
 
+/* Further from 0 than error numbers are, a constant may be an address. */
+#define MAX_CONSTANT 4095
+
 /* One bit, or 0 if it is no general register. */
 static uint16_t register_bit(ZydisRegister reg)
 {
@@ -20,6 +23,12 @@ static uint16_t operand_bit(const ZydisDecodedOperand *operand)
 	return operand->type == ZYDIS_OPERAND_TYPE_REGISTER ? register_bit(operand->reg.value) : 0;
 }
 
+static bool is_small(uint64_t value)
+{
+	return value + MAX_CONSTANT <= 2 * MAX_CONSTANT ||
+	       (value <= UINT32_MAX && value >= UINT32_MAX + 1ull - MAX_CONSTANT);
+}
+
 /* Whether an instruction puts a constant into its first operand. */
 static bool makes_constant(const ZydisDecodedInstruction *insn, const ZydisDecodedOperand *operands,
 			   bool *zero)
@@ -28,7 +37,8 @@ static bool makes_constant(const ZydisDecodedInstruction *insn, const ZydisDecod
 	switch (insn->mnemonic) {
 	case ZYDIS_MNEMONIC_MOV:
 		*zero = operands[1].imm.value.u == 0;
-		return operands[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE;
+		return operands[1].type == ZYDIS_OPERAND_TYPE_IMMEDIATE &&
+		       is_small(operands[1].imm.value.u);
 	case ZYDIS_MNEMONIC_XOR:
 	case ZYDIS_MNEMONIC_SUB:
 		*zero = true;
@@ -48,7 +58,8 @@ void code_state_step(struct code_state *state, const ZydisDecodedInstruction *in
 	uint16_t constants = 0, zeros = 0, pointers = 0, to = 0;
 	bool zero;
 
-	if (insn->operand_count)
+	/* What writes a part of a register leaves the rest as it was. */
+	if (insn->operand_count && operands[0].size >= 32)
 		to = operand_bit(&operands[0]);
 	if (to && insn->operand_count > 1) {
 		uint16_t from = operand_bit(&operands[1]);
@@ -96,9 +107,10 @@ bool code_state_is_pointer(const struct code_state *state, ZydisRegister reg)
 	return state->pointers & register_bit(reg);
 }
 
-bool code_state_returns_failure(const struct code_state *state, bool error_number)
+bool code_state_returns_constant(const struct code_state *state, bool *ret_zero)
 {
-	return state->constants & 1u << RAX && !(error_number && state->zeros & 1u << RAX);
+	*ret_zero = state->zeros & 1u << RAX;
+	return state->constants & 1u << RAX;
 }
 
 bool code_state_join(struct code_state *known, struct code_state *state)

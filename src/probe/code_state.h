@@ -9,7 +9,7 @@
 
 /* Bit r is general register r, in the numbering of probe.h. */
 struct code_state {
-	uint16_t constants; /* holds a number that stands in the code... */
+	uint16_t constants; /* holds a number near 0 that stands in the code... */
 	uint16_t zeros;	    /* ...which may be 0 */
 	uint16_t pointers;  /* holds what was loaded from a global variable, or dlsym()'s result */
 	bool passed;	    /* the user's mark of the path */
@@ -22,8 +22,8 @@ void code_state_step(struct code_state *state, const ZydisDecodedInstruction *in
 void code_state_call(struct code_state *state, bool is_dlsym);
 
 bool code_state_is_pointer(const struct code_state *state, ZydisRegister reg);
-/* What a failed function returns: a constant; for an error number one that is not 0. */
-bool code_state_returns_failure(const struct code_state *state, bool error_number);
+/* What the function returns: a constant as failed functions do, which may be 0 or not. */
+bool code_state_returns_constant(const struct code_state *state, bool *ret_zero);
 
 /*
  * Two paths meet: *known and *state become what holds on both. False if *known does not change.

@@ -181,7 +181,21 @@ static int collect_calls(const struct code_graph *graph, uint32_t root, struct f
 	return err;
 }
 
-int flow_graph_query(const struct flow_graph *graph, size_t target, bool returns_error,
+static bool delegates(const struct body *body, enum flow_result result)
+{
+	if (!body->reaches || body->own_exit)
+		return false;
+	switch (result) {
+	case FLOW_RETURNS_ERROR:
+		return !body->own_zero;
+	case FLOW_RETURNS_NOTHING:
+		return !body->own_zero && !body->own_constant;
+	default:
+		return true;
+	}
+}
+
+int flow_graph_query(const struct flow_graph *graph, size_t target, enum flow_result result,
 		     struct flow *ret)
 {
 	struct flow flow
@@ -199,8 +213,7 @@ int flow_graph_query(const struct flow_graph *graph, size_t target, bool returns
 		return 0;
 	}
 	body = &code->bodies[root];
-	flow.delegates = body->reaches && !body->own_exit && !code->truncated &&
-			 !(returns_error && body->own_zero);
+	flow.delegates = delegates(body, result) && !code->truncated;
 	err = collect_tails(code, body, &flow);
 	if (!err)
 		err = collect_calls(code, root, &flow);

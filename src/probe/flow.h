@@ -29,7 +29,7 @@ struct flow {
 	size_t return_count;
 	/*
 	 * Every way out of the function leads through a target, or returns a constant as a failure
-	 * does: the function allocates nothing by itself.
+	 * does: the function does nothing by itself.
 	 */
 	bool delegates;
 	bool truncated; /* a bound was reached: there may be more */
@@ -47,11 +47,15 @@ int flow_graph_new(struct linkage *linkage, uint32_t module, const struct place 
 void flow_graph_free(struct flow_graph *graph);
 DEFINE_CLEANUP(flow_graph, struct flow_graph *, flow_graph_free)
 
-/*
- * What one of these targets reaches. returns_error: it returns 0 or an error number, as
- * posix_memalign() does, and no pointer. Errors: -ENOMEM.
- */
-int flow_graph_query(const struct flow_graph *graph, size_t target, bool returns_error,
+/* What a function returns, and so how it fails. */
+enum flow_result {
+	FLOW_RETURNS_BLOCK,   /* malloc(): any constant */
+	FLOW_RETURNS_ERROR,   /* posix_memalign(): a constant that is not 0 */
+	FLOW_RETURNS_NOTHING, /* free(): it does not tell */
+};
+
+/* What one of these targets reaches. Errors: -ENOMEM. */
+int flow_graph_query(const struct flow_graph *graph, size_t target, enum flow_result result,
 		     struct flow *ret);
 void flow_fini(struct flow *flow);
 

@@ -154,12 +154,23 @@ static void cleanup_targets(struct targets *targets)
 	free(targets->candidates);
 }
 
+static enum flow_result result_of(const struct candidate *candidate)
+{
+	switch (candidate->linked->function->kind) {
+	case PROBE_OUT_ALLOC:
+		return FLOW_RETURNS_ERROR;
+	case PROBE_FREE:
+		return FLOW_RETURNS_NOTHING;
+	default:
+		return FLOW_RETURNS_BLOCK;
+	}
+}
+
 static int query(const struct flow_graph *graph, const struct targets *targets, size_t target,
 		 struct candidate *candidate)
 {
 	struct flow *flow = &candidate->flow;
-	bool returns_error = candidate->linked->function->kind == PROBE_OUT_ALLOC;
-	int err = flow_graph_query(graph, target, returns_error, flow);
+	int err = flow_graph_query(graph, target, result_of(candidate), flow);
 
 	for (size_t i = 0; i < flow->tail_count && !err; i++)
 		flow->tails[i] = targets->candidates[flow->tails[i]];
