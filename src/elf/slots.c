@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <gelf.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "util/cursor.h"
@@ -131,6 +130,39 @@ int slots_load(Elf *elf, struct slots *ret)
 		qsort(slots.entries, slots.count, sizeof(*slots.entries), compare_slots);
 	*ret = slots;
 	return 0;
+}
+
+static bool find_relative(const Elf_Data *data, uint64_t address, uint64_t *ret)
+{
+	struct cursor c = cursor_init(data->d_buf, data->d_size);
+
+	while (cursor_left(&c) >= sizeof(Elf64_Rela)) {
+		uint64_t at = cursor_u64(&c), info = cursor_u64(&c), addend = cursor_u64(&c);
+
+		if (at != address || GELF_R_TYPE(info) != R_X86_64_RELATIVE)
+			continue;
+		*ret = addend;
+		return true;
+	}
+	return false;
+}
+
+bool slots_find_relative(Elf *elf, uint64_t address, uint64_t *ret)
+{
+	Elf_Scn *scn = NULL;
+	GElf_Shdr shdr;
+
+	while ((scn = elf_nextscn(elf, scn))) {
+		const Elf_Data *data;
+
+		if (!gelf_getshdr(scn, &shdr) || shdr.sh_type != SHT_RELA ||
+		    strcmp(section_name(elf, &shdr), ".rela.dyn"))
+			continue;
+		data = bounded_data(scn, &shdr);
+		if (data && find_relative(data, address, ret))
+			return true;
+	}
+	return false;
 }
 
 const struct slot *slots_at(const struct slots *slots, uint64_t address)

@@ -4,6 +4,7 @@
 #ifndef HEAPTAP_ELF_SLOTS_H
 #define HEAPTAP_ELF_SLOTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <libelf.h>
@@ -34,5 +35,11 @@ void slots_fini(struct slots *slots);
 
 /* NULL if no relocation fills the word at this address. */
 const struct slot *slots_at(const struct slots *slots, uint64_t address);
+
+/*
+ * The virtual address that a R_X86_64_RELATIVE relocation of .rela.dyn puts into the word at an
+ * address. Searched for in the whole section: for single questions. False if there is none.
+ */
+bool slots_find_relative(Elf *elf, uint64_t address, uint64_t *ret);
 
 #endif

@@ -18,6 +18,8 @@
 /* Of a module, in each round. jemalloc 5.3's allocation functions reach some 60,000. */
 #define MAX_INSTRUCTIONS 400000u
 #define MAX_BODIES	 16384u
+/* Of a function that a pointer is initialized with. */
+#define MAX_INITIALIZER 256u
 
 /* A path to be followed. */
 struct path {
@@ -129,37 +131,87 @@ static struct destination to_place(const struct code_graph *graph, struct place 
 	return to;
 }
 
+static bool is_dlsym(const char *name)
+{
+	return name && (!strcmp(name, "dlsym") || !strcmp(name, "dlvsym"));
+}
+
+/* The word that a PLT stub jumps through, if there is one at this address. */
+static bool stub_slot(struct code_graph *graph, uint64_t address, uint64_t *ret)
+{
+	ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
+	ZydisDecodedInstruction insn;
+
+	if (!decode(graph, address, &insn, operands))
+		return false;
+	if (insn.mnemonic == ZYDIS_MNEMONIC_ENDBR64) {
+		address += insn.length;
+		if (!decode(graph, address, &insn, operands))
+			return false;
+	}
+	return insn.mnemonic == ZYDIS_MNEMONIC_JMP &&
+	       slot_operand(&insn, &operands[0], address, ret);
+}
+
+/*
+ * Whether a function asks dlsym(): by it a forwarder's pointers are often initialized, to be
+ * replaced by what is found. Its calls are looked into as far as `depth`.
+ */
+static bool asks_dlsym(struct code_graph *graph, uint64_t address, unsigned int depth)
+{
+	const struct functions *starts = linkage_starts(graph->linkage, graph->module);
+	ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
+	ZydisDecodedInstruction insn;
+	ZyanU64 callee;
+	uint64_t slot;
+
+	for (size_t i = 0; i < MAX_INITIALIZER && decode(graph, address, &insn, operands); i++) {
+		bool calls = insn.meta.category == ZYDIS_CATEGORY_CALL;
+		bool direct = calls && operands[0].type == ZYDIS_OPERAND_TYPE_IMMEDIATE &&
+			      ZYAN_SUCCESS(ZydisCalcAbsoluteAddress(&insn, &operands[0], address,
+								    &callee));
+
+		if (calls && (slot_operand(&insn, &operands[0], address, &slot) ||
+			      (direct && stub_slot(graph, callee, &slot)))) {
+			const struct place at = {graph->module, slot};
+
+			if (is_dlsym(linkage_slot_name(graph->linkage, at)))
+				return true;
+		} else if (direct && depth && asks_dlsym(graph, callee, depth - 1)) {
+			return true;
+		}
+		address += insn.length;
+		if (functions_begin(starts, address))
+			break;
+	}
+	return false;
+}
+
 static struct destination through_slot(struct code_graph *graph, uint64_t slot)
 {
 	const struct place at = {graph->module, slot};
 	const char *name = linkage_slot_name(graph->linkage, at);
+	struct destination to = {
+		.kind = name ? TO_OUTSIDE : TO_POINTER,
+		.is_dlsym = is_dlsym(name),
+	};
 	struct place place;
 
-	if (linkage_follow(graph->linkage, at, &place))
-		return to_place(graph, place);
-	return (struct destination){
-		.kind = name ? TO_OUTSIDE : TO_POINTER,
-		.is_dlsym = name && (!strcmp(name, "dlsym") || !strcmp(name, "dlvsym")),
-	};
+	if (!linkage_follow(graph->linkage, at, &place))
+		return to;
+	to = to_place(graph, place);
+	if (!name && graph->has_dlsym && to.kind == TO_CODE && asks_dlsym(graph, to.vaddr, 1))
+		to = (struct destination){.kind = TO_POINTER};
+	return to;
 }
 
 /* A direct branch; where it leads to a PLT stub, what that stands for. */
 static struct destination to_address(struct code_graph *graph, uint64_t address)
 {
-	ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
 	struct destination to = to_place(graph, (struct place){graph->module, address});
-	ZydisDecodedInstruction insn;
 	uint64_t slot;
 
-	if (to.kind == TO_TARGET || !decode(graph, address, &insn, operands))
-		return to;
-	if (insn.mnemonic == ZYDIS_MNEMONIC_ENDBR64) {
-		address += insn.length;
-		if (!decode(graph, address, &insn, operands))
-			return to;
-	}
-	if (insn.mnemonic == ZYDIS_MNEMONIC_JMP &&
-	    slot_operand(&insn, &operands[0], address, &slot))
+	if (to.kind == TO_CODE && stub_slot(graph, address, &slot))
 		return through_slot(graph, slot);
 	return to;
 }

@@ -3,8 +3,9 @@
  * A slot is followed in two ways. A running process has the answer in memory, whatever made it:
  * the dynamic linker's rules, LD_PRELOAD, dlsym(). Where it has none yet (it does not run, lazy
  * binding has not bound the slot, dlopen() has not relocated the file) the slot's relocation names
- * a function, and the first file that defines one of this name is taken. Only functions of the
+ * a function, and the first file that exports one of this name is taken. Only functions of the
  * catalog are looked up so, and those that the file itself has: others lead nowhere that matters.
+ * A variable of a program that does not run has what the file puts there.
  */
 #include "probe/linkage.h"
 
@@ -13,20 +14,21 @@
 #include <unistd.h>
 
 #include "elf/slots.h"
+#include "elf/symbols.h"
 #include "elf/symtab.h"
 
 struct module {
 	struct image *image;
 	uint64_t bias;
-	struct symtab *symtab; /* kept for the names, if there are functions */
 	struct linked_function *functions;
 	size_t function_count;
-	char **names; /* of functions that were added */
-	size_t name_count;
 	uint64_t unwinder; /* 0: none */
 	uint64_t unwinder_size;
+	/* What is only read when it is asked for. */
+	struct symtab *symtab; /* NULL if there is none, too */
 	struct slots slots;
 	struct functions starts;
+	bool has_symtab;
 	bool has_slots;
 	bool has_starts;
 };
@@ -53,9 +55,8 @@ int linkage_new(int memory_fd, const char *extra_prefix, struct linkage **ret)
 
 static void module_fini(struct module *module)
 {
-	for (size_t i = 0; i < module->name_count; i++)
-		free(module->names[i]);
-	free(module->names);
+	for (size_t i = 0; i < module->function_count; i++)
+		free((char *)module->functions[i].name);
 	free(module->functions);
 	slots_fini(&module->slots);
 	symtab_free(module->symtab);
@@ -72,80 +73,102 @@ void linkage_free(struct linkage *linkage)
 	free(linkage);
 }
 
-struct adding {
-	struct linkage *linkage;
-	struct module *module;
-};
-
-static int add_function(const struct adding *adding, const char *name, uint64_t start,
-			uint64_t size)
+/* The name is copied. */
+static int add_function(const struct linkage *linkage, struct module *module, const char *name,
+			struct linked_function added)
 {
-	struct module *module = adding->module;
-	struct linked_function *functions, added = {.name = name, .start = start, .size = size};
+	struct linked_function *functions;
 
-	added.function = catalog_lookup(name, adding->linkage->extra_prefix, &added.family);
+	added.function = catalog_lookup(name, linkage->extra_prefix, &added.family);
 	if (!added.function)
 		return 0;
+	for (size_t i = 0; i < module->function_count; i++) {
+		if (module->functions[i].start != added.start ||
+		    strcmp(module->functions[i].name, name))
+			continue;
+		module->functions[i].exported |= added.exported;
+		return 0;
+	}
 	functions = reallocarray(module->functions, module->function_count + 1, sizeof(*functions));
 	if (!functions)
 		return -ENOMEM;
 	module->functions = functions;
+	added.name = strdup(name);
+	if (!added.name)
+		return -ENOMEM;
 	functions[module->function_count++] = added;
 	return 0;
 }
 
-static int add_symbol(const struct symbol *symbol, void *context)
+/* What a table has is added before the next is read: names live as long as the symbols. */
+static int add_symbols(const struct linkage *linkage, struct module *module, Elf *elf,
+		       uint32_t table)
 {
-	const struct adding *adding = context;
+	struct symbols symbols = {};
+	/* Of a damaged table, what was read is taken. */
+	int err = symbols_add_tables(&symbols, elf, table) == -ENOMEM ? -ENOMEM : 0;
 
-	if (!strcmp(symbol->name, "_Unwind_RaiseException")) {
-		adding->module->unwinder = symbol->start;
-		adding->module->unwinder_size = symbol->size;
+	for (size_t i = 0; i < symbols.count && !err; i++) {
+		const struct symbol *symbol = &symbols.entries[i].symbol;
+		const struct linked_function function = {
+			.start = symbol->start,
+			.size = symbol->size,
+			.exported = table == SHT_DYNSYM,
+		};
+
+		if (!strcmp(symbol->name, "_Unwind_RaiseException")) {
+			module->unwinder = symbol->start;
+			module->unwinder_size = symbol->size;
+		}
+		/* At an ifunc's address is the function that chooses the real one. */
+		if (!symbol->ifunc)
+			err = add_function(linkage, module, symbol->name, function);
 	}
-	/* At an ifunc's address is the function that chooses the real one. */
-	return symbol->ifunc ? 0 : add_function(context, symbol->name, symbol->start, symbol->size);
+	symbols_fini(&symbols);
+	return err;
+}
+
+static int compare_functions(const void *a, const void *b)
+{
+	const struct linked_function *x = a, *y = b;
+
+	if (x->start != y->start)
+		return x->start < y->start ? -1 : 1;
+	return strcmp(x->name, y->name);
 }
 
 int linkage_add(struct linkage *linkage, struct image *image, uint64_t bias)
 {
-	struct symtab *symtab CLEANUP(symtab) = NULL;
 	struct module *modules, module = {.image = image, .bias = bias};
-	struct adding adding = {linkage, &module};
-	int err;
+	/* Tables can be large: what is read of them is not kept. */
+	Elf *elf CLEANUP(elf) = image_elf_new(image);
+	int err = 0;
 
 	modules = reallocarray(linkage->modules, linkage->count + 1, sizeof(*modules));
 	if (!modules)
 		return -ENOMEM;
 	linkage->modules = modules;
-	err = symtab_load(image, &symtab);
-	if (!err)
-		err = symtab_for_each(symtab, add_symbol, &adding);
-	if (err == -ENOMEM) {
+	if (elf)
+		err = add_symbols(linkage, &module, elf, SHT_DYNSYM);
+	if (elf && !err)
+		err = add_symbols(linkage, &module, elf, SHT_SYMTAB);
+	if (err) {
 		module_fini(&module);
 		return err;
 	}
 	if (module.function_count)
-		module.symtab = take_ptr(symtab);
+		qsort(module.functions, module.function_count, sizeof(*module.functions),
+		      compare_functions);
 	modules[linkage->count++] = module;
 	return 0;
 }
 
-int linkage_add_function(struct linkage *linkage, uint32_t index, const char *name, uint64_t start,
+int linkage_add_function(struct linkage *linkage, uint32_t module, const char *name, uint64_t start,
 			 uint64_t size)
 {
-	struct module *module = &linkage->modules[index];
-	const struct adding adding = {linkage, module};
-	char **names = reallocarray(module->names, module->name_count + 1, sizeof(*names));
-	char *copy = strdup(name);
+	const struct linked_function function = {.start = start, .size = size};
 
-	if (names)
-		module->names = names;
-	if (!names || !copy) {
-		free(copy);
-		return -ENOMEM;
-	}
-	names[module->name_count++] = copy;
-	return add_function(&adding, copy, start, size);
+	return add_function(linkage, &linkage->modules[module], name, function);
 }
 
 size_t linkage_count(const struct linkage *linkage)
@@ -226,6 +249,7 @@ static bool place_of(const struct linkage *linkage, uint64_t address, struct pla
 	return false;
 }
 
+/* False if there is nothing there yet. */
 static bool follow_memory(const struct linkage *linkage, struct place slot, struct place *ret)
 {
 	const struct module *module = &linkage->modules[slot.module];
@@ -233,13 +257,23 @@ static bool follow_memory(const struct linkage *linkage, struct place slot, stru
 
 	if (linkage->memory_fd < 0 || module->bias == LINKAGE_NOT_LOADED ||
 	    pread(linkage->memory_fd, &address, sizeof(address), module->bias + slot.vaddr) !=
-		    sizeof(address))
+		    sizeof(address) ||
+	    !address)
 		return false;
-	return place_of(linkage, address, ret);
+	if (!place_of(linkage, address, ret))
+		*ret = (struct place){LINKAGE_ELSEWHERE, address};
+	return true;
 }
 
-static bool follow_name(const struct linkage *linkage, uint32_t from, const char *name,
-			struct place *ret)
+static const struct symbol *own_symbol(struct module *module, const char *name)
+{
+	if (!module->has_symtab && symtab_load(module->image, &module->symtab))
+		module->symtab = NULL;
+	module->has_symtab = true;
+	return module->symtab ? symtab_find(module->symtab, name) : NULL;
+}
+
+static bool follow_name(struct linkage *linkage, uint32_t from, const char *name, struct place *ret)
 {
 	const struct symbol *own;
 
@@ -247,33 +281,78 @@ static bool follow_name(const struct linkage *linkage, uint32_t from, const char
 		const struct module *module = &linkage->modules[i];
 
 		for (size_t j = 0; j < module->function_count; j++) {
-			if (strcmp(module->functions[j].name, name))
+			if (!module->functions[j].exported ||
+			    strcmp(module->functions[j].name, name))
 				continue;
 			*ret = (struct place){i, module->functions[j].start};
 			return true;
 		}
 	}
 	/* Another file may replace it, but a function that allocators use inside is their own. */
-	own = linkage->modules[from].symtab ? symtab_find(linkage->modules[from].symtab, name)
-					    : NULL;
+	own = linkage->modules[from].function_count ? own_symbol(&linkage->modules[from], name)
+						    : NULL;
 	if (own && !own->ifunc)
 		*ret = (struct place){from, own->start};
 	return own && !own->ifunc;
 }
 
-bool linkage_follow(struct linkage *linkage, struct place slot, struct place *ret)
+static bool defines(const struct module *module, const char *name, uint64_t vaddr)
 {
-	const char *name = linkage_slot_name(linkage, slot);
+	for (size_t i = 0; i < module->function_count; i++)
+		if (module->functions[i].start == vaddr && !strcmp(module->functions[i].name, name))
+			return true;
+	return false;
+}
+
+static bool follow_named(struct linkage *linkage, struct place slot, const char *name,
+			 struct place *ret)
+{
 	struct place memory, named;
-	bool has_name = name && follow_name(linkage, slot.module, name, &named);
 	bool has_memory = follow_memory(linkage, slot, &memory);
 
-	/* A slot that leads into its own file, but not to the definition, is not bound yet. */
-	if (has_memory && name && memory.module == slot.module &&
-	    !(has_name && named.module == memory.module && named.vaddr == memory.vaddr))
-		has_memory = false;
-	if (!has_memory && !has_name)
+	/* A slot that leads into its own file, but not to a definition, is not bound yet. */
+	if (has_memory && (memory.module != slot.module ||
+			   defines(&linkage->modules[slot.module], name, memory.vaddr))) {
+		*ret = memory;
+		return true;
+	}
+	if (!follow_name(linkage, slot.module, name, &named))
 		return false;
-	*ret = has_memory ? memory : named;
+	*ret = named;
 	return true;
+}
+
+/* What the file itself puts into a word: the address of a function of its own. */
+static bool follow_file(const struct linkage *linkage, struct place slot, struct place *ret)
+{
+	struct image *image = linkage->modules[slot.module].image;
+	const uint8_t *bytes;
+	uint64_t vaddr = 0;
+	size_t size;
+
+	if (!slots_find_relative(image_elf(image), slot.vaddr, &vaddr)) {
+		bytes = image_bytes(image, slot.vaddr, sizeof(vaddr), &size);
+		if (bytes && size == sizeof(vaddr))
+			memcpy(&vaddr, bytes, sizeof(vaddr));
+	}
+	*ret = (struct place){slot.module, vaddr};
+	return vaddr;
+}
+
+bool linkage_follow(struct linkage *linkage, struct place slot, struct place *ret)
+{
+	struct module *module = &linkage->modules[slot.module];
+	const struct slot *known = slots_at(module_slots(module), slot.vaddr);
+
+	if (known && known->name)
+		return follow_named(linkage, slot, known->name, ret);
+	if (follow_memory(linkage, slot, ret))
+		return true;
+	if (known) {
+		/* What an ifunc chooses is no allocation function. */
+		*ret = (struct place){LINKAGE_ELSEWHERE, 0};
+		return true;
+	}
+	/* What runs has forgotten it. */
+	return module->bias == LINKAGE_NOT_LOADED && follow_file(linkage, slot, ret);
 }

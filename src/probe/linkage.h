@@ -29,7 +29,11 @@ struct linked_function {
 	unsigned int family; /* see catalog_lookup() */
 	uint64_t start;	     /* virtual address */
 	uint64_t size;	     /* 0 if the file does not say */
+	bool exported;	     /* other files find it by its name */
 };
+
+/* The module of a place that is known to be in none of them. */
+#define LINKAGE_ELSEWHERE UINT32_MAX
 
 /* The bias of a module that is not in memory yet. */
 #define LINKAGE_NOT_LOADED UINT64_MAX
@@ -53,7 +57,7 @@ int linkage_add_function(struct linkage *linkage, uint32_t module, const char *n
 
 size_t linkage_count(const struct linkage *linkage);
 struct image *linkage_image(const struct linkage *linkage, uint32_t module);
-/* In the order of the file's symbols; several may share an address. */
+/* By address; several may share one. */
 const struct linked_function *linkage_functions(const struct linkage *linkage, uint32_t module,
 						size_t *ret_count);
 /* Where C++ exceptions begin, if the module has that: _Unwind_RaiseException(). */
@@ -65,7 +69,7 @@ const struct functions *linkage_starts(struct linkage *linkage, uint32_t module)
 const char *linkage_slot_name(struct linkage *linkage, struct place slot);
 /*
  * Where a jump through the word at an address leads: what the process has there, or the definition
- * that the dynamic linker will find. False if that is not known.
+ * that the dynamic linker will find, or what the file puts there. False if that is not known.
  */
 bool linkage_follow(struct linkage *linkage, struct place slot, struct place *ret);
 /* Whether the module imports a function of this name. */
