@@ -343,6 +343,7 @@ static void handle_jump(struct code_graph *graph, uint32_t index, const struct d
 		return;
 	case TO_POINTER:
 		/* A forwarder to what dlsym() finds, where nothing was found yet. */
+		body->unknown_tail = true;
 		body->reaches |= graph->has_dlsym;
 		body->own_exit |= !state->passed && !graph->has_dlsym;
 		return;

@@ -39,6 +39,7 @@ struct body {
 	struct target_set tails;
 	unsigned int depth;
 	uint32_t first_call; /* index + 1 in calls; a chain */
+	bool unknown_tail;   /* it jumps where a pointer leads that is not known */
 	bool reaches;	     /* it jumps to a target, or calls one or a body that reaches one */
 	/* Ways out that pass no target, of this round: with a result of its own... */
 	bool own_exit;

@@ -140,11 +140,14 @@ static int collect_returns(const struct code_graph *graph, const struct call *ca
 			   struct flow *flow)
 {
 	struct target_set targets = call->targets;
+	bool unknown = call->unknown;
 	int err = 0;
 
-	if (call->callee != CODE_NO_BODY)
+	if (call->callee != CODE_NO_BODY) {
 		target_set_merge(&targets, &graph->bodies[call->callee].tails);
-	if (call->unknown)
+		unknown |= graph->bodies[call->callee].unknown_tail;
+	}
+	if (unknown)
 		err = add_return(flow, graph->module, call->return_address, FLOW_UNKNOWN);
 	for (size_t i = 0; i < graph->target_count && !err; i++)
 		if (target_set_has(&targets, i))
@@ -213,6 +216,7 @@ int flow_graph_query(const struct flow_graph *graph, size_t target, enum flow_re
 		return 0;
 	}
 	body = &code->bodies[root];
+	flow.unknown_tail = body->unknown_tail;
 	flow.delegates = delegates(body, result) && !code->truncated;
 	err = collect_tails(code, body, &flow);
 	if (!err)

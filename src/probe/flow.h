@@ -24,6 +24,7 @@ struct flow {
 	/* Indexes of targets reached by jumps alone: these return to the function's caller. */
 	uint32_t *tails;
 	size_t tail_count;
+	bool unknown_tail; /* also where only running code knows */
 	/* Also behind calls of functions that end in a jump to a target. */
 	struct flow_return *returns;
 	size_t return_count;

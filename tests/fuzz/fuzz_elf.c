@@ -15,6 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct image *image CLEANUP(image) = NULL;
 	struct symtab *symtab CLEANUP(symtab) = NULL;
+	const struct points_options options = {};
+	struct linkage *linkage CLEANUP(linkage) = NULL;
 	struct probe_points *points CLEANUP(probe_points) = NULL;
 	int fd = memfd_create("fuzz", MFD_CLOEXEC);
 
@@ -30,6 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (!image_offset_to_vaddr(image, offset, &vaddr))
 			symtab_lookup(symtab, vaddr);
 	}
-	probe_points_find(image, symtab, &points);
+	if (!linkage_new(-1, NULL, &linkage) && !linkage_add(linkage, image, LINKAGE_NOT_LOADED))
+		probe_points_find(linkage, &options, &points);
 	return 0;
 }

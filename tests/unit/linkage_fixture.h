@@ -62,7 +62,8 @@ static inline void linked_add(struct linked *linked, const char *path)
 
 static inline void linked_find(struct linked *linked)
 {
-	assert_int_equal(probe_points_find(linked->linkage, false, &linked->points), 0);
+	assert_int_equal(
+		probe_points_find(linked->linkage, &(struct points_options){}, &linked->points), 0);
 	assert_int_equal(linked->points->module_count, linked->count);
 }
 
