@@ -15,6 +15,7 @@
 #include "kernel.h"
 #include "symbolize/images.h"
 #include "unwind/tables.h"
+#include "util/cleanup.h"
 
 struct allocators;
 struct maps;
@@ -25,11 +26,13 @@ struct allocators_context {
 	struct attach *attach;
 	struct tables *tables;
 	struct images *images;
-	bool plain_entries; /* no probe on a cheaper instruction than a function's first */
+	const char *symbol_prefix; /* of allocation functions, or NULL */
+	bool plain_entries;	   /* no probe on a cheaper instruction than a function's first */
 };
 
 int allocators_new(const struct allocators_context *context, struct allocators **ret);
 void allocators_free(struct allocators *allocators);
+DEFINE_CLEANUP(allocators, struct allocators *, allocators_free)
 
 /*
  * Takes in files that a command will map, the program first: their unwind tables are published

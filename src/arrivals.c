@@ -165,15 +165,15 @@ static int look_at_maps(struct arrivals *arrivals)
 	if (!found)
 		found = allocators_add_late(arrivals->allocators, arrivals->pid, maps,
 					    arrivals->time_known ? arrivals->since_ns : 0);
-	for (struct arrival *arrival = arrivals->new; arrival &&found >= 0;
-	     arrival = arrival->next) {
-		if (is_mapped(arrival, maps))
+	for (struct arrival *arrival = arrivals->new; arrival; arrival = arrival->next) {
+		if (found >= 0 && is_mapped(arrival, maps))
 			remember(arrivals, &arrival->key);
 	}
 	forget_new(arrivals);
 	return found;
 }
 
+/* Returns as arrivals_handle(). */
 static int look(struct arrivals *arrivals)
 {
 	uint64_t start_ns = clock_ns(CLOCK_MONOTONIC), pause_ns;
@@ -185,7 +185,8 @@ static int look(struct arrivals *arrivals)
 		pause_ns = (arrivals->not_before - start_ns) * PAUSE_FACTOR;
 		arrivals->not_before += pause_ns < PAUSE_MAX_NS ? pause_ns : PAUSE_MAX_NS;
 	}
-	return found == -ENOMEM ? found : 0;
+	/* Gone, or unmapped again. */
+	return found < 0 && found != -ENOMEM ? 0 : found;
 }
 
 static int watch(struct arrivals *arrivals, int fd)

@@ -34,12 +34,18 @@ enum {
 	OPT_FORCE,
 	OPT_DEBUG_DIR,
 	OPT_NO_LINES,
+	OPT_SYMBOL_PREFIX,
+	OPT_PLAIN_ENTRIES,
 };
 
 static const struct argp_option record_options[] = {
 	{NULL, 0, NULL, 0, "Target:", 1},
 	{"pid", 'p', "PID", 0, "The running process to attach to", 1},
 	{"force", OPT_FORCE, NULL, 0, "Attach even where a seccomp filter may kill the target", 1},
+	{"symbol-prefix", OPT_SYMBOL_PREFIX, "PREFIX", 0,
+	 "Also look for allocation functions with this prefix, such as acme_malloc; known are je_, "
+	 "_rjem_, tc_, mi_, rp, sn_ and scudo_",
+	 1},
 	{NULL, 0, NULL, 0, "Output:", 2},
 	{"output", 'o', "PREFIX", 0, "Write PREFIX.0001.pb.gz and on (default ./heaptap)", 2},
 	{"keep-old", OPT_KEEP_OLD, NULL, 0,
@@ -73,6 +79,10 @@ static const struct argp_option record_options[] = {
 	 4},
 	{"attach", OPT_ATTACH, "MODE", 0,
 	 "How to place probes: session, multi or perf (default: the best this kernel has)", 4},
+	{"plain-entries", OPT_PLAIN_ENTRIES, NULL, 0,
+	 "Probe the first instruction of each function, even if another is cheaper: to measure "
+	 "what that saves",
+	 4},
 	{NULL, 0, NULL, 0, "Names:", 5},
 	{"debug-dir", OPT_DEBUG_DIR, "DIR", 0,
 	 "Look for separate debug files here first; laid out like /usr/lib/debug; may be repeated",
@@ -215,6 +225,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return add_debug_dir(options, arg);
 	case OPT_NO_LINES:
 		options->no_lines = true;
+		return 0;
+	case OPT_SYMBOL_PREFIX:
+		options->symbol_prefix = arg;
+		return 0;
+	case OPT_PLAIN_ENTRIES:
+		options->plain_entries = true;
 		return 0;
 	case OPT_ATTACH:
 		return parse_attach(arg, &options->mode);

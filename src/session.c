@@ -8,8 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,6 +27,7 @@
 #include "proc/process.h"
 #include "profile/snapshot.h"
 #include "snapshots.h"
+#include "summary.h"
 #include "target.h"
 #include "throws.h"
 #include "util/clock.h"
@@ -223,6 +222,8 @@ static int write_snapshot(struct session *session, const struct epoch_record *re
 		.process_count = 1,
 		.losses = losses,
 		.scope = session->scope,
+		.late_files = allocators_late(session->allocators).count,
+		.late_ns = allocators_late(session->allocators).longest_ns,
 		.duration_ns = record->time_ns - session->start_ns,
 	};
 	char reason[128];
@@ -325,13 +326,17 @@ static int handle(struct session *session, int fd)
 /* Files that the target has mapped: before anything else, as it may allocate from them already. */
 static int handle_arrivals(struct session *session, const struct epoll_event *events, int count)
 {
-	int err = 0;
+	int found = 0;
 
-	for (int i = 0; i < count && !err; i++) {
+	for (int i = 0; i < count; i++) {
 		if (session->arrivals && events[i].data.fd == arrivals_fd(session->arrivals))
-			err = arrivals_handle(session->arrivals);
+			found = arrivals_handle(session->arrivals);
 	}
-	return err ? log_error(err, "look at the files that the target has mapped") : 0;
+	if (found < 0)
+		return log_error(found, "look at the files that the target has mapped");
+	if (found)
+		session->images_changed = true;
+	return 0;
 }
 
 static int run_loop(struct session *session)
@@ -362,59 +367,12 @@ static int run_loop(struct session *session)
 	return err;
 }
 
-static void report_losses(struct session *session)
-{
-	static const char *const names[] = {
-#define X(id, name, text) name ": " text,
-		LOSSES(X)
-#undef X
-	};
-	struct loss_counter losses[LOSS_COUNT] = {};
-	struct snapshot_coverage coverage;
-	char stacks[512];
-
-	if (kernel_read_losses(session->kernel, losses))
-		return;
-	for (int loss = 0; loss < LOSS_COUNT; loss++) {
-		if (losses[loss].count)
-			log_warning("%llu times (%llu bytes) %s", losses[loss].count,
-				    losses[loss].bytes >> WEIGHT_BYTES_SHIFT, names[loss]);
-	}
-	snapshot_coverage(session->heap, session->options->sample_bytes, &coverage);
-	snapshot_describe_stacks(&coverage, stacks, sizeof(stacks));
-	if (coverage.alloc_bytes > 0)
-		log_info("Stacks: %s", stacks);
-	if (session->options->sample_bytes > 1 && coverage.alloc_bytes <= 0)
-		log_info("Sampling: no allocation was sampled; with a smaller --sample-bytes more "
-			 "are");
-	else if (session->options->sample_bytes > 1)
-		log_info("Sampling: in use %.1f MB, standard error %.1f MB",
-			 ldexp(coverage.inuse_bytes, -20), ldexp(coverage.inuse_error, -20));
-}
-
-static void log_symbols(struct session *session)
-{
-	struct symbolizer_stats stats;
-
-	symbolizer_read_stats(session->symbolizer, &stats);
-	log_verbose("Names: %zu of %zu frames, %zu with lines, in %" PRIu64
-		    " ms; %zu files, %.1f MB of symbol tables, %zu tables dropped; separate debug "
-		    "files: %zu used, %zu refused; %zu asked of servers in %zu ms%s; %zu malformed "
-		    "lines about JIT code",
-		    stats.named, stats.frames, stats.with_lines, stats.time_ns / 1000000,
-		    stats.images, ldexp(stats.symbol_bytes, -20), stats.forgotten,
-		    stats.debug_files, stats.debuginfo.refused, stats.debuginfo.downloads,
-		    stats.debuginfo.download_ns / 1000000,
-		    stats.debuginfo.servers_failed ? ", then given up" : "",
-		    stats.malformed_jit_lines);
-}
-
 static void report_end(struct session *session)
 {
 	const char *last = snapshots_last(session->snapshots);
 
-	report_losses(session);
-	log_symbols(session);
+	summary_losses(session->kernel, session->heap, session->options->sample_bytes);
+	summary_symbols(session->symbolizer);
 	if (last)
 		log_info("%u snapshot%s written. To see the last: heaptap report %s\n"
 			 "or: go tool pprof -http=: %s",
@@ -456,17 +414,6 @@ static int start_target(struct session *session)
 	return 0;
 }
 
-static void log_tables(struct session *session)
-{
-	struct tables_stats stats;
-
-	tables_read_stats(session->tables, &stats);
-	log_verbose("Unwind tables: %zu files, %zu rows, %zu malformed entries dropped, %zu files "
-		    "without, %zu failed, built in %" PRIu64 " ms",
-		    stats.images, stats.rows, stats.dropped_fdes, stats.rowless, stats.failed,
-		    stats.build_ns / 1000000);
-}
-
 static int open_writer(struct session *session)
 {
 	const struct writer_context context = {
@@ -479,6 +426,22 @@ static int open_writer(struct session *session)
 	int err = writer_new(&context, &session->writer);
 
 	return err ? log_error(err, "start the session") : 0;
+}
+
+static void open_arrivals(struct session *session)
+{
+	struct arrivals *arrivals CLEANUP(arrivals) = NULL;
+	int err;
+
+	err = arrivals_new(session->allocators, target_pid(session->target), &arrivals);
+	if (!err)
+		err = watch(session, arrivals_fd(arrivals));
+	if (!err)
+		session->arrivals = take_ptr(arrivals);
+	else
+		log_warning("the kernel does not tell which files are mapped (%s): an allocator "
+			    "that is loaded later is not seen",
+			    strerror(-err));
 }
 
 static int open_session(struct session *session)
@@ -532,21 +495,17 @@ static int open_session(struct session *session)
 		.attach = session->attach,
 		.tables = session->tables,
 		.images = session->images,
+		.symbol_prefix = options->symbol_prefix,
+		.plain_entries = options->plain_entries,
 	};
 	err = allocators_new(&allocators, &session->allocators);
 	if (err)
 		return log_error(err, "start the session");
-	err = arrivals_new(session->allocators, target_pid(session->target), &session->arrivals);
-	if (!err)
-		err = watch(session, arrivals_fd(session->arrivals));
-	if (err)
-		log_warning("the kernel does not tell of files that are mapped (%s): an allocator "
-			    "that is loaded later is not seen",
-			    strerror(-err));
-	err = target_attach(session->target, session->allocators, session->arrivals);
+	open_arrivals(session);
+	err = target_attach(session->target, session->allocators, session->arrivals != NULL);
 	if (err)
 		return err;
-	log_tables(session);
+	summary_tables(session->tables);
 	return open_writer(session);
 }
 

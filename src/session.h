@@ -26,9 +26,11 @@ struct session_options {
 	enum attach_mode mode;
 	const char **debug_dirs; /* folders like /usr/lib/debug */
 	size_t debug_dir_count;
-	bool no_lines; /* function names only */
-	bool clean;    /* remove older snapshots of this prefix first */
-	bool force;    /* also where a seccomp filter may kill the target */
+	const char *symbol_prefix; /* of allocation functions, or NULL */
+	bool no_lines;		   /* function names only */
+	bool plain_entries;	   /* probes on first instructions only */
+	bool clean;		   /* remove older snapshots of this prefix first */
+	bool force;		   /* also where a seccomp filter may kill the target */
 	bool verbose;
 };
 

@@ -22,7 +22,7 @@ void candidate_leave_out(struct candidate *candidate, const char *reason,
 	candidate->left_out = (struct left_out){
 		.name = candidate->linked->name,
 		.reason = reason,
-		.other = other->linked->name,
+		.other = other ? other->linked->name : NULL,
 	};
 }
 
@@ -138,6 +138,7 @@ static void leave_out_delegating(struct candidates *candidates, bool frees)
 				inner = find_other_module(candidates, outer);
 			if (inner)
 				candidate_leave_out(outer, "it only calls another", inner);
+			outer->left_out.delegates = inner;
 		}
 	}
 }

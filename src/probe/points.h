@@ -24,6 +24,7 @@ struct left_out {
 	const char *name; /* owned by the linkage */
 	const char *reason;
 	const char *other; /* the function that counts instead, or NULL */
+	bool delegates;	   /* the reason is that it only calls that one */
 };
 
 /* Of one module. */

@@ -133,3 +133,22 @@ int process_read(pid_t pid, struct process *ret)
 	*ret = process;
 	return 0;
 }
+
+bool process_exe(pid_t pid, char *path, size_t size)
+{
+	static const char deleted[] = " (deleted)";
+	char link[64];
+	ssize_t length;
+
+	snprintf(link, sizeof(link), "/proc/%d/exe", pid);
+	length = readlink(link, path, size - 1);
+	if (length < 0) {
+		path[0] = '\0';
+		return false;
+	}
+	path[length] = '\0';
+	if (length > (ssize_t)sizeof(deleted) - 1 &&
+	    !strcmp(path + length - (sizeof(deleted) - 1), deleted))
+		path[length - (sizeof(deleted) - 1)] = '\0';
+	return true;
+}

@@ -25,4 +25,7 @@ int process_read(pid_t pid, struct process *ret);
 /* The part of it that /proc/PID/stat tells: comm, kernel_thread, zombie, start_ticks. */
 int process_parse_stat(const char *text, struct process *ret);
 
+/* The path of its program, without the mark of a deleted file. False, and "", if it is gone. */
+bool process_exe(pid_t pid, char *path, size_t size);
+
 #endif

@@ -21,7 +21,8 @@ int process_events_fd(const struct process_events *events);
 
 /*
  * Hands over what has happened since the last call, with times of CLOCK_MONOTONIC; on each CPU in
- * order. What did not fit into the rings is handed over as lost.
+ * order. lost() must be there, and is called if something did not fit into the rings, or may not
+ * have.
  */
 void process_events_read(struct process_events *events, const struct perf_handlers *handlers);
 

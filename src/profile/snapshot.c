@@ -513,6 +513,12 @@ static void add_comments(struct builder *builder)
 			    percent(coverage.inuse_error, coverage.inuse_bytes));
 	snapshot_describe_stacks(&coverage, stacks, sizeof(stacks));
 	add_comment(profile, "stacks: %s", stacks);
+	if (input->late_files)
+		add_comment(
+			profile,
+			"late: %zu file%s with an allocator loaded while the program ran; what "
+			"was allocated there before it was probed (%.0f ms at most) is not counted",
+			input->late_files, input->late_files == 1 ? "" : "s", input->late_ns / 1e6);
 	for (int loss = 0; loss < LOSS_COUNT; loss++) {
 		if (!input->losses[loss].count)
 			continue;

@@ -24,6 +24,8 @@ struct snapshot_input {
 	size_t process_count;
 	const struct loss_counter *losses; /* LOSS_COUNT of them */
 	uint64_t sample_bytes;
+	size_t late_files;   /* whose allocators were found after they had been mapped */
+	uint64_t late_ns;    /* how long after at most, as far as it is known */
 	const char *scope;   /* in words, for the comments */
 	const char *reason;  /* why this snapshot was taken */
 	int64_t time_ns;     /* CLOCK_REALTIME of the end of the epoch */

@@ -221,20 +221,6 @@ static int publish(struct tables *tables, uint32_t id, struct image *image, bool
 	return upload_publish(tables->upload, id, table->fd, table->flags);
 }
 
-/* With the build lock held. */
-static int build_locked(struct tables *tables, uint32_t id, struct image *image, bool all)
-{
-	int err;
-
-	err = publish(tables, id, image, all);
-	if (err) {
-		tables->stats.failed++;
-		/* Nothing more will come: its code has no rows. */
-		upload_publish(tables->upload, id, -1, 0);
-	}
-	return err;
-}
-
 static int build(struct tables *tables, uint32_t id, struct image *image, bool all)
 {
 	int err;
@@ -242,7 +228,12 @@ static int build(struct tables *tables, uint32_t id, struct image *image, bool a
 	if (id >= UNWIND_MAX_IMAGES)
 		return -EINVAL;
 	pthread_mutex_lock(&tables->build);
-	err = build_locked(tables, id, image, all);
+	err = publish(tables, id, image, all);
+	if (err) {
+		tables->stats.failed++;
+		/* Nothing more will come: its code has no rows. */
+		upload_publish(tables->upload, id, -1, 0);
+	}
 	pthread_mutex_unlock(&tables->build);
 	return err;
 }
@@ -250,19 +241,6 @@ static int build(struct tables *tables, uint32_t id, struct image *image, bool a
 int tables_build(struct tables *tables, uint32_t id, struct image *image)
 {
 	return build(tables, id, image, false);
-}
-
-int tables_try_build(struct tables *tables, uint32_t id, struct image *image)
-{
-	int err;
-
-	if (id >= UNWIND_MAX_IMAGES)
-		return -EINVAL;
-	if (pthread_mutex_trylock(&tables->build))
-		return -EAGAIN;
-	err = build_locked(tables, id, image, false);
-	pthread_mutex_unlock(&tables->build);
-	return err;
 }
 
 static void *work(void *arg)

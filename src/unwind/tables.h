@@ -31,8 +31,6 @@ DEFINE_CLEANUP(tables, struct tables *, tables_free)
 
 /* Builds and publishes an image's table before it returns. Errors: see unwind_rows_build(). */
 int tables_build(struct tables *tables, uint32_t id, struct image *image);
-/* The same, or -EAGAIN if one is being built in the background. */
-int tables_try_build(struct tables *tables, uint32_t id, struct image *image);
 
 /*
  * Asks for an image's table in the background. The file is opened anew from the image's

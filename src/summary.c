@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "summary.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "profile/snapshot.h"
+#include "util/log.h"
+
+void summary_losses(struct kernel *kernel, const struct heap *heap, uint64_t sample_bytes)
+{
+	static const char *const names[] = {
+#define X(id, name, text) name ": " text,
+		LOSSES(X)
+#undef X
+	};
+	struct loss_counter losses[LOSS_COUNT] = {};
+	struct snapshot_coverage coverage;
+	char stacks[512];
+
+	if (kernel_read_losses(kernel, losses))
+		return;
+	for (int loss = 0; loss < LOSS_COUNT; loss++) {
+		if (losses[loss].count)
+			log_warning("%llu times (%llu bytes) %s", losses[loss].count,
+				    losses[loss].bytes >> WEIGHT_BYTES_SHIFT, names[loss]);
+	}
+	snapshot_coverage(heap, sample_bytes, &coverage);
+	snapshot_describe_stacks(&coverage, stacks, sizeof(stacks));
+	if (coverage.alloc_bytes > 0)
+		log_info("Stacks: %s", stacks);
+	if (sample_bytes > 1 && coverage.alloc_bytes <= 0)
+		log_info("Sampling: no allocation was sampled; with a smaller --sample-bytes more "
+			 "are");
+	else if (sample_bytes > 1)
+		log_info("Sampling: in use %.1f MB, standard error %.1f MB",
+			 ldexp(coverage.inuse_bytes, -20), ldexp(coverage.inuse_error, -20));
+}
+
+void summary_symbols(struct symbolizer *symbolizer)
+{
+	struct symbolizer_stats stats;
+
+	symbolizer_read_stats(symbolizer, &stats);
+	log_verbose("Names: %zu of %zu frames, %zu with lines, in %" PRIu64
+		    " ms; %zu files, %.1f MB of symbol tables, %zu tables dropped; separate debug "
+		    "files: %zu used, %zu refused; %zu asked of servers in %zu ms%s; %zu malformed "
+		    "lines about JIT code",
+		    stats.named, stats.frames, stats.with_lines, stats.time_ns / 1000000,
+		    stats.images, ldexp(stats.symbol_bytes, -20), stats.forgotten,
+		    stats.debug_files, stats.debuginfo.refused, stats.debuginfo.downloads,
+		    stats.debuginfo.download_ns / 1000000,
+		    stats.debuginfo.servers_failed ? ", then given up" : "",
+		    stats.malformed_jit_lines);
+}
+
+void summary_tables(struct tables *tables)
+{
+	struct tables_stats stats;
+
+	tables_read_stats(tables, &stats);
+	log_verbose("Unwind tables: %zu files, %zu rows, %zu malformed entries dropped, %zu files "
+		    "without, %zu failed, built in %" PRIu64 " ms",
+		    stats.images, stats.rows, stats.dropped_fdes, stats.rowless, stats.failed,
+		    stats.build_ns / 1000000);
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What a session says about its own work: losses at its end, and numbers for -v. */
+#ifndef HEAPTAP_SUMMARY_H
+#define HEAPTAP_SUMMARY_H
+
+#include "kernel.h"
+#include "profile/heap.h"
+#include "symbolize/symbolizer.h"
+#include "unwind/tables.h"
+
+/* What was lost, how complete the stacks are, and the sampling error. */
+void summary_losses(struct kernel *kernel, const struct heap *heap, uint64_t sample_bytes);
+void summary_symbols(struct symbolizer *symbolizer);
+void summary_tables(struct tables *tables);
+
+#endif
