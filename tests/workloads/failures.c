@@ -45,7 +45,10 @@ FAILS(fail_aligned_alloc_16, aligned_alloc(opaque_size(16ul), BIG))
 FAILS(fail_aligned_alloc_64, aligned_alloc(opaque_size(64ul), BIG))
 FAILS(fail_aligned_alloc_4096, aligned_alloc(opaque_size(4096ul), BIG))
 FAILS(fail_valloc, valloc(HUGE))
+#ifdef __GLIBC__
+FAILS(fail_pvalloc_big, pvalloc(BIG))
 FAILS(fail_pvalloc, pvalloc(HUGE))
+#endif
 POSIX_FAILS(fail_posix_memalign_3, EINVAL, 3, 100)
 POSIX_FAILS(fail_posix_memalign_4, EINVAL, 4, 100)
 POSIX_FAILS(fail_posix_memalign_0, EINVAL, 0, 100)
@@ -91,7 +94,9 @@ static void (*const failures[])(void) = {
 	fail_aligned_alloc_64,
 	fail_aligned_alloc_4096,
 	fail_valloc,
-	fail_pvalloc,
+#ifdef __GLIBC__
+	fail_pvalloc_big,
+#endif
 	fail_posix_memalign_3,
 	fail_posix_memalign_4,
 	fail_posix_memalign_0,
@@ -108,6 +113,11 @@ int main(int argc, char **argv)
 
 		for (size_t i = 0; i < sizeof(failures) / sizeof(*failures); i++)
 			failures[i]();
+#ifdef __GLIBC__
+		/* Others round it up to 0. */
+		if (is_glibc_malloc())
+			fail_pvalloc();
+#endif
 		fail_realloc(&block);
 		fail_realloc(&aligned);
 		if (n % 2)

@@ -10,7 +10,15 @@
 #ifndef TRUTH_H
 #define TRUTH_H
 
+#ifdef __cplusplus
+#include <atomic>
+using std::atomic_fetch_add_explicit;
+using std::atomic_ulong;
+using std::memory_order_relaxed;
+#else
 #include <stdatomic.h>
+#endif
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,6 +26,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <gnu/libc-version.h>
+#endif
 
 /* A function that shows up in stacks under its own name. */
 #ifdef __clang__
@@ -90,6 +101,14 @@ static inline void *block_take(struct block *block)
 	return ptr;
 }
 
+/* A block that the allocator resized where it lies is one that realloc did not have to move. */
+static inline struct block block_resized(struct block *old, struct site *site, size_t size)
+{
+	void *ptr = block_take(old);
+
+	return block_new(site, ptr, size);
+}
+
 static inline void block_free(struct block *block)
 {
 	free(opaque(block_take(block)));
@@ -100,6 +119,29 @@ static inline struct block block_moved(struct block *old, struct site *site, voi
 {
 	block_take(old);
 	return block_new(site, ptr, size);
+}
+
+/*
+ * Whether two functions are one allocator's: a preloaded one need not have them all, and what libc
+ * has in their place knows nothing of its blocks. All of a static program is one image.
+ */
+static inline bool same_image(void *function, void *other)
+{
+	Dl_info info = {}, other_info = {};
+
+	dladdr(function, &info);
+	dladdr(other, &other_info);
+	return info.dli_fbase == other_info.dli_fbase;
+}
+
+/* Whether malloc is glibc's own: some things are certain only there. */
+static inline bool is_glibc_malloc(void)
+{
+#ifdef __GLIBC__
+	return same_image((void *)malloc, (void *)gnu_get_libc_version);
+#else
+	return false;
+#endif
 }
 
 static bool truth_waits;
@@ -133,9 +175,10 @@ static inline void truth_print(void)
 	for (struct site *site = __start_truth_sites; site < __stop_truth_sites; site++)
 		printf("site=%s alloc_objects=%lu alloc_space=%lu inuse_objects=%lu "
 		       "inuse_space=%lu\n",
-		       site->name, site->alloc_objects, site->alloc_space,
-		       site->alloc_objects - site->freed_objects,
-		       site->alloc_space - site->freed_space);
+		       site->name, (unsigned long)site->alloc_objects,
+		       (unsigned long)site->alloc_space,
+		       (unsigned long)(site->alloc_objects - site->freed_objects),
+		       (unsigned long)(site->alloc_space - site->freed_space));
 	fflush(stdout);
 }
 
