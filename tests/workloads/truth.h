@@ -58,7 +58,8 @@ struct site {
 
 /* The counters of function `fn`, as `fn_site`. */
 #define SITE(fn)                                                                                   \
-	static struct site fn##_site __attribute__((section("truth_sites"), used)) = {.name = #fn}
+	static struct site fn##_site                                                               \
+		__attribute__((section("truth_sites"), used)) = {#fn, 0, 0, 0, 0}
 
 /* Set by the linker. */
 extern struct site __start_truth_sites[], __stop_truth_sites[];
