@@ -158,9 +158,8 @@ struct Own {
 namespace
 {
 
-// libstdc++'s operators need malloc. The nothrow ones call the others and catch, and of 0 bytes
-// they make 1, as all these must be different blocks even where malloc(0) gives none.
-bool is_libstdcxx_new()
+// libstdc++'s nothrow operators call the others and catch.
+bool nothrow_throws()
 {
 	void *(*operator_new)(size_t, const std::nothrow_t &) = ::operator new;
 	void (*terminate)() = std::terminate;
@@ -169,9 +168,14 @@ bool is_libstdcxx_new()
 			  reinterpret_cast<void *>(terminate));
 }
 
+// Of 0 bytes libstdc++'s makes 1: malloc(0) may give no block.
 size_t least_size()
 {
-	return is_libstdcxx_new() ? 1 : 0;
+	void *(*operator_new)(size_t) = ::operator new;
+	void (*terminate)() = std::terminate;
+
+	return same_image(reinterpret_cast<void *>(operator_new),
+			  reinterpret_cast<void *>(terminate));
 }
 
 } // namespace
@@ -304,7 +308,7 @@ static void run_refusal(const Refusal &refusal, bool hidden)
 	exceptions = 0;
 	for (int i = 0; i < TIMES; i++)
 		refusal.refuse();
-	printf("exceptions=%s alloc_objects=%lu inuse_objects=0\n", refusal.name,
+	printf("below=%s alloc_objects=%lu inuse_objects=0 inuse_space=0\n", refusal.name,
 	       hidden ? TIMES : exceptions);
 }
 
@@ -372,6 +376,6 @@ int main(int argc, char **argv)
 		for (const Refusal &refusal : throwing)
 			run_refusal(refusal, false);
 	for (const Refusal &refusal : quiet)
-		run_refusal(refusal, is_libstdcxx_new());
+		run_refusal(refusal, nothrow_throws());
 	return truth_finish();
 }

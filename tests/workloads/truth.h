@@ -51,15 +51,19 @@ static inline __attribute__((always_inline)) size_t opaque_size(size_t size)
 }
 
 struct site {
-	const char *name;
+	const char *label, *name;
 	atomic_ulong alloc_objects, alloc_space;
 	atomic_ulong freed_objects, freed_space;
 } __attribute__((aligned(64)));
 
 /* The counters of function `fn`, as `fn_site`. */
-#define SITE(fn)                                                                                   \
+#define SITE(fn) SITE_LABELLED("site", fn)
+/* Of a function that has others between itself and the allocator. */
+#define SITE_BELOW(fn) SITE_LABELLED("below", fn)
+
+#define SITE_LABELLED(label, fn)                                                                   \
 	static struct site fn##_site                                                               \
-		__attribute__((section("truth_sites"), used)) = {#fn, 0, 0, 0, 0}
+		__attribute__((section("truth_sites"), used)) = {label, #fn, 0, 0, 0, 0}
 
 /* Set by the linker. */
 extern struct site __start_truth_sites[], __stop_truth_sites[];
@@ -174,9 +178,9 @@ static inline void truth_start(int *argc, char **argv)
 static inline void truth_print(void)
 {
 	for (struct site *site = __start_truth_sites; site < __stop_truth_sites; site++)
-		printf("site=%s alloc_objects=%lu alloc_space=%lu inuse_objects=%lu "
+		printf("%s=%s alloc_objects=%lu alloc_space=%lu inuse_objects=%lu "
 		       "inuse_space=%lu\n",
-		       site->name, (unsigned long)site->alloc_objects,
+		       site->label, site->name, (unsigned long)site->alloc_objects,
 		       (unsigned long)site->alloc_space,
 		       (unsigned long)(site->alloc_objects - site->freed_objects),
 		       (unsigned long)(site->alloc_space - site->freed_space));
