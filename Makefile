@@ -37,8 +37,8 @@ BUILD_PACKAGES := gcc make clang llvm bpftool libbpf-dev libelf-dev libdw-dev li
 CHECK_PACKAGES := libcmocka-dev bats perl procps python3 g++ golang-go redis-server redis-tools sqlite3 \
 	binutils util-linux jq shellcheck clang-format libclang-rt-14-dev nginx \
 	nodejs postgresql musl-tools curl openssl bash xz-utils debuginfod strace \
-	elfutils dwz libc6-dbg python3.11-dbg libgoogle-perftools4 libtcmalloc-minimal4 libjemalloc2 \
-	libmimalloc2.0
+	elfutils dwz libc6-dbg python3.11-dbg libgoogle-perftools4 libtcmalloc-minimal4 libgoogle-perftools-dev \
+	libjemalloc2 libjemalloc-dev libmimalloc2.0 libmimalloc-dev libunwind-dev
 KERNEL_PACKAGES := qemu-system-x86 busybox-static cpio
 BENCH_PACKAGES := google-perftools libgoogle-perftools4 libjemalloc2 heaptrack jq procps
 
@@ -101,8 +101,10 @@ UNIT_SRCS  := $(wildcard tests/unit/test_*.c)
 UNIT_TESTS := $(UNIT_SRCS:tests/unit/%.c=$(OUTPUT)/unit/%)
 FUZZ_SRCS  := $(wildcard tests/fuzz/fuzz_*.c)
 REPLAYS	   := $(FUZZ_SRCS:tests/fuzz/fuzz_%.c=$(OUTPUT)/replay/%)
-WORKLOADS  := $(patsubst tests/workloads/%.c,$(OUTPUT)/workloads/%,$(wildcard tests/workloads/*.c)) \
-	      $(patsubst tests/workloads/%.cc,$(OUTPUT)/workloads/%,$(wildcard tests/workloads/*.cc))
+# Built from what has a main() in tests/workloads, and those that take more than the one way to build.
+ODD_WORKLOADS := prefixed api_jemalloc api_mimalloc api_tcmalloc
+WORKLOADS  := $(addprefix $(OUTPUT)/workloads/,$(filter-out $(ODD_WORKLOADS), \
+	      $(basename $(notdir $(wildcard tests/workloads/*.c tests/workloads/*.cc)))))
 # Frame pointers and no inlining: a workload's truth is by function.
 WORKLOAD_FLAGS := -O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -fno-inline -pthread \
 	-Wall -Wextra -Werror -D_GNU_SOURCE
@@ -133,6 +135,8 @@ $(OUTPUT)/workloads/%.so: tests/workloads/%.so.c
 	$(call msg,WORKLOAD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu17 $(WORKLOAD_FLAGS) -fPIC -fno-builtin -shared -MMD -MP -MF $@.d $< -o $@
+
+include tests/workloads/variants.mk
 
 include tests/oracle/rules.mk
 

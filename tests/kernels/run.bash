@@ -117,7 +117,7 @@ build_initramfs() {
 	done
 	add "$root" "$BUILD/heaptap" /heaptap/build/heaptap
 	for file in "$BUILD"/workloads/*; do
-		[ ! -x "$file" ] || add "$root" "$file" "/heaptap/build/workloads/${file##*/}"
+		[ ! -f "$file" ] || [ ! -x "$file" ] || add "$root" "$file" "/heaptap/build/workloads/${file##*/}"
 	done
 	add_torture "$root"
 	add "$root" "$BUILD/oracle/stacks" /heaptap/build/oracle/stacks

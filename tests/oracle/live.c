@@ -32,6 +32,7 @@
 #include "heaptap/stack.h"
 #include "heaptap/weight.h"
 #include "live.h"
+#include "heaptap/throw.h"
 #include "live.skel.h"
 #include "proc/maps.h"
 #include "unwind/tables.h"
