@@ -4,16 +4,18 @@
 # Exact mode under every allocator and every way to come by one: what the programs say about
 # themselves, per site, in objects and bytes. The sessions of a test run side by side.
 
+# shellcheck disable=SC2030,SC2031 # each test is a subshell, with variables of its own
 load helpers
 
 LIBRARIES=/usr/lib/x86_64-linux-gnu
 SCUDO=/usr/lib/llvm-14/lib/clang/14.0.6/lib/linux/libclang_rt.scudo_standalone-x86_64.so
 
 # Each with its arguments.
-C_WORKLOADS=("calls" "realloc" "failures" "threads 20000" "churn 200")
-ALL_WORKLOADS=("${C_WORKLOADS[@]}" "cxx")
+C_PROGRAMS=("calls" "realloc" "failures" "threads 8000" "churn 100")
+ALL_PROGRAMS=("${C_PROGRAMS[@]}" "cxx")
 
-OPTIONS=(--sample-bytes 1 --max-live 100000)
+# A test's own options.
+EXTRA=()
 
 # needs FILE...: or the test cannot run here.
 needs() {
@@ -50,7 +52,7 @@ matches_below() {
 	for type in alloc_objects alloc_space inuse_objects inuse_space; do
 		by_frame "$2" "$type" >"$type.below" || return 1
 		awk -v type="$type" '
-			NR == FNR { measured[$1] = $2; next }
+			FILENAME == ARGV[1] { measured[$1] = $2; next }
 			/^below=/ {
 				site = $1
 				sub(/^below=/, "", site)
@@ -73,11 +75,11 @@ matches() {
 	local wrong=0 snapshot
 	snapshot=$(last_snapshot "$1")
 
-	[ -n "$snapshot" ] && grep -qE '^(site|below)=' "$2" || {
+	if [ -z "$snapshot" ] || ! grep -qE '^(site|below)=' "$2"; then
 		echo "$1: no snapshot, or no truth:" >&2
 		cat "$1.log" >&2
 		return 1
-	}
+	fi
 	if grep -q '^site=' "$2"; then
 		matches_truth "$2" "$snapshot" || wrong=1
 	fi
@@ -100,7 +102,7 @@ commands() {
 	for workload in "$@"; do
 		read -ra words <<<"$workload"
 		name=${words[0]}
-		LD_PRELOAD=$library "$HEAPTAP" record "${OPTIONS[@]}" -o "$name" -- \
+		LD_PRELOAD=$library "$HEAPTAP" record --sample-bytes 1 --max-live 100000 "${EXTRA[@]}" -o "$name" -- \
 			"$WORKLOADS/$variant$name" "${words[@]:1}" >"$name.truth" 2>"$name.log" 3>&- &
 		pids[$name]=$!
 		STARTED+=("$!")
@@ -126,7 +128,7 @@ attached() {
 	done
 	for name in "${!pids[@]}"; do
 		wait_for_line "$name.out" '^ready'
-		spawn "heaptap_$name" "$HEAPTAP" record "${OPTIONS[@]}" -o "$name" -p "${pids[$name]}"
+		spawn "heaptap_$name" "$HEAPTAP" record --sample-bytes 1 --max-live 100000 "${EXTRA[@]}" -o "$name" -p "${pids[$name]}"
 		ln -s "heaptap_$name.err" "$name.log"
 		pids[$name]=$PID
 	done
@@ -142,8 +144,8 @@ attached() {
 }
 
 preloaded() {
-	needs "$1"
-	"${2:-commands}" "" "$1" "${ALL_WORKLOADS[@]}"
+	[ -z "$1" ] || needs "$1"
+	"${2:-commands}" "" "$1" "${ALL_PROGRAMS[@]}"
 }
 
 @test "glibc: commands" {
@@ -195,7 +197,7 @@ preloaded() {
 }
 
 @test "an allocator that nobody knows, with C23's sized frees" {
-	commands "" "$WORKLOADS/lib/own.so" "${ALL_WORKLOADS[@]}"
+	commands "" "$WORKLOADS/lib/own.so" "${ALL_PROGRAMS[@]}"
 	grep -qE '^site=call_free_sized alloc_objects=10 .* inuse_objects=0 ' calls.truth
 	grep -qE '^site=call_free_aligned_sized alloc_objects=10 .* inuse_objects=0 ' calls.truth
 }
@@ -205,33 +207,31 @@ preloaded() {
 
 	needs "$LIBRARIES/libmimalloc.so.2" "$LIBRARIES/libtcmalloc.so.4"
 	for mode in perf multi session; do
-		mkdir "$mode"
-		cd "$mode"
-		OPTIONS+=(--attach "$mode")
+		EXTRA=(--attach "$mode")
 		commands "" "$LIBRARIES/libmimalloc.so.2" calls cxx
 		rm -f -- *.pb.gz
 		commands "" "$LIBRARIES/libtcmalloc.so.4" calls cxx
-		cd ..
+		rm -f -- *.pb.gz
 	done
 }
 
 @test "musl, dynamic" {
 	needs "$WORKLOADS/musl/calls"
-	commands musl/ "" "${C_WORKLOADS[@]}"
+	commands musl/ "" "${C_PROGRAMS[@]}"
 }
 
 @test "musl, dynamic: processes" {
 	needs "$WORKLOADS/musl/calls"
-	attached musl/ "" "${C_WORKLOADS[@]}"
+	attached musl/ "" "${C_PROGRAMS[@]}"
 }
 
 @test "musl, static" {
 	needs "$WORKLOADS/musl-static/calls"
-	commands musl-static/ "" "${C_WORKLOADS[@]}"
+	commands musl-static/ "" "${C_PROGRAMS[@]}"
 }
 
 @test "glibc, static" {
-	commands static/ "" "${ALL_WORKLOADS[@]}"
+	commands static/ "" "${ALL_PROGRAMS[@]}"
 }
 
 # has_only_dynamic_names PROGRAM: the allocator's, that is.
@@ -243,26 +243,26 @@ has_only_dynamic_names() {
 @test "tcmalloc linked into a stripped program" {
 	needs "$WORKLOADS/tcmalloc/calls"
 	has_only_dynamic_names "$WORKLOADS/tcmalloc/calls"
-	commands tcmalloc/ "" "${ALL_WORKLOADS[@]}"
+	commands tcmalloc/ "" "${ALL_PROGRAMS[@]}"
 }
 
 @test "jemalloc linked into a stripped program" {
 	needs "$WORKLOADS/jemalloc/calls"
 	has_only_dynamic_names "$WORKLOADS/jemalloc/calls"
-	commands jemalloc/ "" "${ALL_WORKLOADS[@]}"
+	commands jemalloc/ "" "${ALL_PROGRAMS[@]}"
 }
 
 @test "glibc, static and stripped: by the archive's code" {
 	needs "$LIBRARIES/libc.a"
 	run ! grep -qE ' (malloc|free|__libc_malloc)$' <(nm "$WORKLOADS/static-stripped/calls")
-	OPTIONS+=(--signatures-from "$LIBRARIES/libc.a")
+	EXTRA=(--signatures-from "$LIBRARIES/libc.a")
 	commands static-stripped/ "" calls
 }
 
 @test "musl, static and stripped: by the archive's code" {
 	needs "$WORKLOADS/musl-static-stripped/calls" /usr/lib/x86_64-linux-musl/libc.a
 	run ! grep -qE ' (malloc|free|__libc_malloc)$' <(nm "$WORKLOADS/musl-static-stripped/calls")
-	OPTIONS+=(--signatures-from /usr/lib/x86_64-linux-musl/libc.a)
+	EXTRA=(--signatures-from /usr/lib/x86_64-linux-musl/libc.a)
 	commands musl-static-stripped/ "" calls
 }
 
@@ -323,7 +323,7 @@ has_only_dynamic_names() {
 }
 
 @test "libc's malloc and another allocator: a prefix that the user gives" {
-	OPTIONS+=(--symbol-prefix acme_)
+	EXTRA=(--symbol-prefix acme_)
 	commands acme/ "" prefixed
 }
 
@@ -332,11 +332,11 @@ has_only_dynamic_names() {
 }
 
 @test "a library in front of malloc that jumps to it" {
-	commands "" "$WORKLOADS/lib/forward_jump.so" "${ALL_WORKLOADS[@]}" forwarded
+	commands "" "$WORKLOADS/lib/forward_jump.so" "${ALL_PROGRAMS[@]}" forwarded
 }
 
 @test "a library in front of malloc that calls it" {
-	commands "" "$WORKLOADS/lib/forward_call.so" "${ALL_WORKLOADS[@]}" forwarded
+	commands "" "$WORKLOADS/lib/forward_call.so" "${ALL_PROGRAMS[@]}" forwarded
 }
 
 @test "a library in front of malloc that gives each block a header" {

@@ -141,7 +141,7 @@ matches_truth() {
 	for type in alloc_objects alloc_space inuse_objects inuse_space; do
 		by_leaf "$2" "$type" >"$type.measured" || return 1
 		awk -v type="$type" '
-			NR == FNR { measured[$1] = $2; next }
+			FILENAME == ARGV[1] { measured[$1] = $2; next }
 			/^site=/ {
 				site = $1
 				sub(/^site=/, "", site)
