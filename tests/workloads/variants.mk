@@ -78,7 +78,7 @@ $(OUTPUT)/workloads/musl-static-stripped/%: $(OUTPUT)/workloads/musl-static/%
 	$(strip_to_sites)
 
 # Libraries: an allocator of its own, under several names, and what stands in front of one.
-LIBRARY = $(CC) -std=gnu17 -g -fPIC -shared -fno-builtin -Wall -Wextra -Werror -D_GNU_SOURCE -MMD -MP -MF $@.d
+LIBRARY = $(CC) -std=gnu17 -g -fPIC -shared -fno-builtin -Wall -Wextra -Werror -D_GNU_SOURCE -Wl,-soname,$(@F) -MMD -MP -MF $@.d
 LIBRARIES := own acme je _rjem forward_jump forward_call forward_header deepbind
 
 define library_rule
