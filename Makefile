@@ -101,7 +101,7 @@ UNIT_SRCS  := $(wildcard tests/unit/test_*.c)
 UNIT_TESTS := $(UNIT_SRCS:tests/unit/%.c=$(OUTPUT)/unit/%)
 FUZZ_SRCS  := $(wildcard tests/fuzz/fuzz_*.c)
 REPLAYS	   := $(FUZZ_SRCS:tests/fuzz/fuzz_%.c=$(OUTPUT)/replay/%)
-# Built from what has a main() in tests/workloads, and those that take more than the one way to build.
+# The programs in tests/workloads; tests/workloads/variants.mk says how, and adds what is built otherwise.
 ODD_WORKLOADS := prefixed api_jemalloc api_mimalloc api_tcmalloc
 WORKLOADS  := $(addprefix $(OUTPUT)/workloads/,$(filter-out $(ODD_WORKLOADS), \
 	      $(basename $(notdir $(wildcard tests/workloads/*.c tests/workloads/*.cc)))))

@@ -83,7 +83,9 @@ matches() {
 	if grep -q '^site=' "$2"; then
 		matches_truth "$2" "$snapshot" || wrong=1
 	fi
-	matches_below "$2" "$snapshot" || wrong=1
+	if grep -q '^below=' "$2"; then
+		matches_below "$2" "$snapshot" || wrong=1
+	fi
 	[ "$wrong" -eq 0 ] || {
 		echo "$1 is wrong:" >&2
 		cat "$1.log" >&2
@@ -108,7 +110,13 @@ commands() {
 		STARTED+=("$!")
 	done
 	for name in "${!pids[@]}"; do
-		wait_exit "${pids[$name]}" && matches "$name" "$name.truth" || wrong=1
+		wait_exit "${pids[$name]}" || {
+			echo "$name ended with status $?:" >&2
+			cat "$name.log" >&2
+			wrong=1
+			continue
+		}
+		matches "$name" "$name.truth" || wrong=1
 	done
 	return "$wrong"
 }
@@ -137,8 +145,10 @@ attached() {
 		tell "$name" go
 	done
 	for name in "${!pids[@]}"; do
-		wait_for_line "$name.out" '^(site|below)=' && tell "$name" end &&
-			wait_exit "${pids[$name]}" && matches "$name" "$name.out" || wrong=1
+		wait_for_line "$name.out" '^(site|below)=' || wrong=1
+		tell "$name" end
+		wait_exit "${pids[$name]}" || wrong=1
+		matches "$name" "$name.out" || wrong=1
 	done
 	return "$wrong"
 }
