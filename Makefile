@@ -120,16 +120,6 @@ $(OUTPUT)/replay/%: tests/fuzz/fuzz_%.c tests/fuzz/driver.c $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -Wno-missing-prototypes $^ $(LDLIBS) -o $@
 
-$(OUTPUT)/workloads/%: tests/workloads/%.c
-	$(call msg,WORKLOAD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) -std=gnu17 $(WORKLOAD_FLAGS) -MMD -MP -MF $@.d $< -ldl -o $@
-
-$(OUTPUT)/workloads/%: tests/workloads/%.cc
-	$(call msg,WORKLOAD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CXX) -std=gnu++17 $(WORKLOAD_FLAGS) -MMD -MP -MF $@.d $< -o $@
-
 # NAME.so.c is a library that workloads load.
 $(OUTPUT)/workloads/%.so: tests/workloads/%.so.c
 	$(call msg,WORKLOAD,$@)
