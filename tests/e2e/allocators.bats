@@ -179,7 +179,8 @@ preloaded() {
 }
 
 @test "tcmalloc_minimal: processes" {
-	preloaded "$LIBRARIES/libtcmalloc_minimal.so.4" attached
+	needs "$LIBRARIES/libtcmalloc_minimal.so.4"
+	attached "" "$LIBRARIES/libtcmalloc_minimal.so.4" calls cxx
 }
 
 @test "jemalloc: commands" {
