@@ -6,17 +6,18 @@
  * than where it emulates it. So the function is decoded from its start up to the first instruction
  * of the emulated kind, and that one is taken if it is as good as the entry:
  *  - it is executed on every call, once: it comes before any branch, and no jump of the function
- *    leads to it or to an instruction before it other than the entry. Where a jump table leads is
- *    not known, but a loop in compiled code does not contain the prologue: before a push it is
- * safe. Code outside the symbol (a .cold part) is not looked at; it returns behind the prologue
- * too;
+ *    leads to it or to an instruction before it other than the entry. A jump table might, unless
+ *    this is a push: in compiled code no loop contains the prologue. That also goes for code
+ *    outside the symbol (a .cold part), which is not looked at;
  *  - the stack pointer has not moved: [rsp] is still the return address;
  *  - the arguments needed are still in registers. Copies are followed, a written register is lost.
  * free() gets one branch more: behind `test ptr,ptr; je` the next such instruction sees only
  * non-NULL pointers, which saves the trap for free(NULL).
  *
- * Failing that it is the entry, or where the kernel refuses a probe there, the first instruction
- * from which on it does not.
+ * Failing that it is the entry. If the kernel takes no probe there (it says so only when the code
+ * is mapped, and to nobody), it is the first instruction at which it does.
+ *
+ * A jump of the function to its own entry looks like a call: nothing can be done about that here.
  */
 #include "probe/placement.h"
 

@@ -26,6 +26,12 @@ $(OUTPUT)/oracle/uret: tests/oracle/uret.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MF $@.d $< -o $@
 
+# Other allocators are preloaded into it: no sanitizers.
+$(OUTPUT)/oracle/calls: tests/oracle/calls.c
+	$(call msg,ORACLE,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(filter-out $(SANFLAGS),$(CFLAGS)) -MMD -MP -MF $@.d $< -ldl -o $@
+
 $(OUTPUT)/oracle/%: tests/oracle/%.c $(LIB)
 	$(call msg,ORACLE,$@)
 	@mkdir -p $(@D)
