@@ -87,10 +87,10 @@ $(OUTPUT)/workloads/lib/$(1).so: tests/fixtures/$(2).c
 	@mkdir -p $$(@D)
 	$$(Q)$$(LIBRARY) $(3) $$< -o $$@
 endef
-$(eval $(call library_rule,own,allocator,-O2 -DPREFIX=))
-$(eval $(call library_rule,acme,allocator,-O2 -DPREFIX=acme_))
-$(eval $(call library_rule,je,allocator,-O2 -DPREFIX=je_ -DJEMALLOC_API))
-$(eval $(call library_rule,_rjem,allocator,-O2 -DPREFIX=_rjem_ -DJEMALLOC_API))
+$(eval $(call library_rule,own,own_allocator,-O2 -DPREFIX=))
+$(eval $(call library_rule,acme,own_allocator,-O2 -DPREFIX=acme_))
+$(eval $(call library_rule,je,own_allocator,-O2 -DPREFIX=je_ -DJEMALLOC_API))
+$(eval $(call library_rule,_rjem,own_allocator,-O2 -DPREFIX=_rjem_ -DJEMALLOC_API))
 $(eval $(call library_rule,forward_jump,forwarder,-O2))
 $(eval $(call library_rule,forward_call,forwarder,-O0))
 $(eval $(call library_rule,forward_header,forwarder,-O2 -DHEADER))
