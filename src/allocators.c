@@ -299,6 +299,11 @@ static int take_in(struct allocators *allocators, struct new_files *files, pid_t
 	int err;
 
 	err = new_files_identify(files, allocators->known, allocators->context.kernel);
+	for (size_t i = 0; i < files->count && !err; i++) {
+		err = runtimes_note_image(allocators->context.runtimes, files->entries[i].image);
+		if (err)
+			return log_error(err, "look for runtimes in the target's files");
+	}
 	if (!err && !files->late)
 		err = build_tables(allocators, files);
 	if (!err)
@@ -383,6 +388,11 @@ size_t allocators_count(const struct allocators *allocators)
 
 int allocators_report_none(const struct allocators *allocators, pid_t pid, const char *comm)
 {
+	const struct runtimes *runtimes = allocators->context.runtimes;
+
+	if (runtimes_count(runtimes))
+		return log_error(0, "no allocator found in %d (%s), but %s", pid, comm,
+				 runtimes_explain_none(runtimes));
 	if (allocators->searched > MAX_NAMED_FILES)
 		return log_error(
 			0,

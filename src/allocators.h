@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "kernel.h"
+#include "probe/runtimes.h"
 #include "symbolize/images.h"
 #include "unwind/tables.h"
 #include "util/cleanup.h"
@@ -26,6 +27,7 @@ struct allocators_context {
 	struct attach *attach;
 	struct tables *tables;
 	struct images *images;
+	struct runtimes *runtimes;
 	const char *symbol_prefix; /* of allocation functions, or NULL */
 	bool plain_entries;	   /* no probe on a cheaper instruction than a function's first */
 };
@@ -36,7 +38,8 @@ DEFINE_CLEANUP(allocators, struct allocators *, allocators_free)
 
 /*
  * Takes in files that a command will map, the program first: their unwind tables are published
- * and probes placed when it returns. The files go to images. Returns -ESRCH, and prints nothing, if
+ * and probes placed when it returns. The files go to images, and what runtimes they are to
+ * runtimes. Returns -ESRCH, and prints nothing, if
  * the process that the probes are for is gone.
  */
 int allocators_add_files(struct allocators *allocators, char *const *paths, size_t count);

@@ -45,6 +45,8 @@ struct session {
 	struct images *images;
 	struct symbolizer *symbolizer;
 	struct tables *tables;
+	struct runtimes *runtimes;
+	size_t runtimes_told;
 	struct heap *heap;
 	struct snapshots *snapshots;
 	struct writer *writer;
@@ -65,6 +67,13 @@ static int read_chunk(void *arg, uint64_t id, struct stack_chunk *ret)
 	struct session *session = arg;
 
 	return kernel_read_chunk(session->kernel, id, ret);
+}
+
+/* Says which runtimes there are that were not there before. */
+static void tell_runtimes(struct session *session)
+{
+	for (; session->runtimes_told < runtimes_count(session->runtimes); session->runtimes_told++)
+		log_info("%s", runtimes_describe(session->runtimes)[session->runtimes_told]);
 }
 
 /*
@@ -88,6 +97,10 @@ static int add_image(void *arg, const struct image_sight *sight)
 			return err;
 		entry = images_lookup(session->images, sight->id);
 		session->images_changed = true;
+		if (entry->image)
+			err = runtimes_note_image(session->runtimes, entry->image);
+		if (err)
+			return err;
 	}
 	if (entry->image && (!(flags & UNWIND_BUILT) || flags & UNWIND_WANT_ALL))
 		err = tables_request(session->tables, sight->id, entry->image,
@@ -113,6 +126,7 @@ static int update_images(struct session *session)
 	int err;
 
 	err = kernel_read_images(session->kernel, add_image, session);
+	tell_runtimes(session);
 	writer_refresh(session->writer);
 	if (err || (!session->images_changed && images_all_located(session->images)) ||
 	    maps_read(target_pid(session->target), &maps))
@@ -224,6 +238,8 @@ static int write_snapshot(struct session *session, const struct epoch_record *re
 		.scope = session->scope,
 		.late_files = allocators_late(session->allocators).count,
 		.late_ns = allocators_late(session->allocators).longest_ns,
+		.runtimes = runtimes_describe(session->runtimes),
+		.runtime_count = runtimes_count(session->runtimes),
 		.duration_ns = record->time_ns - session->start_ns,
 	};
 	char reason[128];
@@ -334,8 +350,10 @@ static int handle_arrivals(struct session *session, const struct epoll_event *ev
 	}
 	if (found < 0)
 		return log_error(found, "look at the files that the target has mapped");
-	if (found)
+	if (found) {
 		session->images_changed = true;
+		tell_runtimes(session);
+	}
 	return 0;
 }
 
@@ -407,6 +425,7 @@ static int start_target(struct session *session)
 		 target_comm(session->target));
 	log_info("Attached to %d (%s)", pid, target_comm(session->target));
 	log_info("Starting tracking the heap");
+	tell_runtimes(session);
 	if (options->interval_s)
 		set_timer(session->interval_fd, options->interval_s, options->interval_s);
 	if (options->duration_s)
@@ -473,6 +492,8 @@ static int open_session(struct session *session)
 		err = symbolizer_new(&symbolizer_options, &session->symbolizer);
 	if (!err)
 		err = heap_new(read_chunk, session, &session->heap);
+	if (!err)
+		err = runtimes_new(target_variable, session->target, &session->runtimes);
 	if (err)
 		return log_error(err, "start the session");
 	err = open_kernel(session, mode);
@@ -495,6 +516,7 @@ static int open_session(struct session *session)
 		.attach = session->attach,
 		.tables = session->tables,
 		.images = session->images,
+		.runtimes = session->runtimes,
 		.symbol_prefix = options->symbol_prefix,
 		.plain_entries = options->plain_entries,
 	};
@@ -523,6 +545,7 @@ static void close_session(struct session *session)
 	writer_free(session->writer);
 	tables_free(session->tables);
 	throws_free(session->throws);
+	runtimes_free(session->runtimes);
 	kernel_close(session->kernel);
 	target_free(session->target);
 	snapshots_close(session->snapshots);

@@ -195,6 +195,19 @@ const char *target_comm(const struct target *target)
 	return target->comm;
 }
 
+int target_variable(void *arg, const char *name, char *value, size_t size)
+{
+	const struct target *target = arg;
+	const char *own = target->argv ? getenv(name) : NULL;
+
+	if (!target->argv)
+		return process_variable(target->pid, name, value, size);
+	if (!own)
+		return -ENOENT;
+	snprintf(value, size, "%s", own);
+	return 0;
+}
+
 int target_fd(const struct target *target)
 {
 	return target->pidfd;

@@ -31,6 +31,8 @@ int target_start(struct target *target);
 
 pid_t target_pid(const struct target *target);
 const char *target_comm(const struct target *target);
+/* An environment variable of its; arg is the target. For runtimes_new(). */
+int target_variable(void *arg, const char *name, char *value, size_t size);
 /* Readable when the target has exited. */
 int target_fd(const struct target *target);
 /* Says how a command ended, or that it goes on. */

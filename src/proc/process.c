@@ -17,6 +17,9 @@
 /* include/linux/sched.h; stat shows the kernel's own flag word. */
 #define PF_KTHREAD 0x00200000
 
+/* The kernel allows a quarter of the stack's limit, which is 2 MiB mostly. */
+#define ENVIRONMENT_MAX_SIZE (4u << 20)
+
 /* Both files are below 2 KiB but for the group and CPU lists of status. */
 #define FILE_MAX_SIZE 65536
 
@@ -151,4 +154,28 @@ bool process_exe(pid_t pid, char *path, size_t size)
 	    !strcmp(path + length - (sizeof(deleted) - 1), deleted))
 		path[length - (sizeof(deleted) - 1)] = '\0';
 	return true;
+}
+
+int process_variable(pid_t pid, const char *name, char *value, size_t size)
+{
+	_cleanup_fclose_ FILE *file = NULL;
+	_cleanup_free_ char *entry = NULL;
+	size_t length = strlen(name), capacity = 0, total = 0;
+	char path[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/environ", pid);
+	file = fopen(path, "re");
+	if (!file)
+		return errno == ENOENT ? -ESRCH : -errno;
+	while ((n = getdelim(&entry, &capacity, 0, file)) > 0) {
+		if (!strncmp(entry, name, length) && entry[length] == '=') {
+			snprintf(value, size, "%s", entry + length + 1);
+			return 0;
+		}
+		total += n;
+		if (total > ENVIRONMENT_MAX_SIZE)
+			return -E2BIG;
+	}
+	return -ENOENT;
 }

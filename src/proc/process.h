@@ -28,4 +28,11 @@ int process_parse_stat(const char *text, struct process *ret);
 /* The path of its program, without the mark of a deleted file. False, and "", if it is gone. */
 bool process_exe(pid_t pid, char *path, size_t size);
 
+/*
+ * Reads an environment variable as it was when the process executed its program; what does not fit
+ * into value is cut off. Errors: -ENOENT if it was not set, -ESRCH, -EACCES, -E2BIG if it is not
+ * among the first 4 MiB.
+ */
+int process_variable(pid_t pid, const char *name, char *value, size_t size);
+
 #endif

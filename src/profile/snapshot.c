@@ -511,6 +511,8 @@ static void add_comments(struct builder *builder)
 			    "standard error %.0f (%.2f %%)",
 			    input->sample_bytes, coverage.inuse_bytes, coverage.inuse_error,
 			    percent(coverage.inuse_error, coverage.inuse_bytes));
+	for (size_t i = 0; i < input->runtime_count; i++)
+		add_comment(profile, "runtime: %s", input->runtimes[i]);
 	snapshot_describe_stacks(&coverage, stacks, sizeof(stacks));
 	add_comment(profile, "stacks: %s", stacks);
 	if (input->late_files)

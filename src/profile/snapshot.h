@@ -24,9 +24,11 @@ struct snapshot_input {
 	size_t process_count;
 	const struct loss_counter *losses; /* LOSS_COUNT of them */
 	uint64_t sample_bytes;
-	size_t late_files;   /* whose allocators were found after they had been mapped */
-	uint64_t late_ns;    /* how long after at most, as far as it is known */
-	const char *scope;   /* in words, for the comments */
+	size_t late_files;	     /* whose allocators were found after they had been mapped */
+	uint64_t late_ns;	     /* how long after at most, as far as it is known */
+	const char *scope;	     /* in words, for the comments */
+	const char *const *runtimes; /* what malloc's account lacks, likewise; not copied */
+	size_t runtime_count;
 	const char *reason;  /* why this snapshot was taken */
 	int64_t time_ns;     /* CLOCK_REALTIME of the end of the epoch */
 	int64_t duration_ns; /* since the beginning of the session */

@@ -135,13 +135,40 @@ static void test_stat(void **state)
 	assert_int_equal(process_parse_stat("7 (x) R 1 2", &process), -EINVAL);
 }
 
+static void test_variable(void **state)
+{
+	char *const argv[] = {"sleep", "60", NULL};
+	char *const environment[] = {"NAMED=wrong", "NAME=the value", "EMPTY=", NULL};
+	char value[32] = "", exe[64], program[64] = "";
+	pid_t child = fork();
+
+	if (!child) {
+		execve("/bin/sleep", argv, environment);
+		_exit(1);
+	}
+	snprintf(exe, sizeof(exe), "/proc/%d/exe", child);
+	while (!strstr(program, "sleep"))
+		if (readlink(exe, program, sizeof(program) - 1) < 0)
+			fail();
+	assert_int_equal(process_variable(child, "NAME", value, sizeof(value)), 0);
+	assert_string_equal(value, "the value");
+	assert_int_equal(process_variable(child, "NAME", value, 4), 0);
+	assert_string_equal(value, "the");
+	assert_int_equal(process_variable(child, "EMPTY", value, sizeof(value)), 0);
+	assert_string_equal(value, "");
+	assert_int_equal(process_variable(child, "NAM", value, sizeof(value)), -ENOENT);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	assert_int_equal(process_variable(child, "NAME", value, sizeof(value)), -ESRCH);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_self),	      cmocka_unit_test(test_zombie),
 		cmocka_unit_test(test_kernel_thread), cmocka_unit_test(test_thread),
 		cmocka_unit_test(test_seccomp),	      cmocka_unit_test(test_no_process),
-		cmocka_unit_test(test_stat),
+		cmocka_unit_test(test_stat),	      cmocka_unit_test(test_variable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
