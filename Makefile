@@ -36,9 +36,10 @@ BUILD_PACKAGES := gcc make clang llvm bpftool libbpf-dev libelf-dev libdw-dev li
 	libiberty-dev libpcre2-dev libzydis-dev uthash-dev linux-libc-dev
 CHECK_PACKAGES := libcmocka-dev bats perl procps python3 g++ golang-go redis-server redis-tools sqlite3 \
 	binutils util-linux jq shellcheck clang-format libclang-rt-14-dev nginx \
-	nodejs postgresql musl-tools curl openssl bash xz-utils debuginfod strace \
-	elfutils dwz libc6-dbg python3.11-dbg libgoogle-perftools4 libtcmalloc-minimal4 libgoogle-perftools-dev \
-	libjemalloc2 libjemalloc-dev libmimalloc2.0 libmimalloc-dev libunwind-dev
+	nodejs openjdk-17-jre-headless rustc ruby php-cli luajit postgresql musl-tools curl openssl bash \
+	xz-utils debuginfod strace elfutils dwz libc6-dbg python3.11-dbg libgoogle-perftools4 \
+	libtcmalloc-minimal4 libgoogle-perftools-dev libjemalloc2 libjemalloc-dev libmimalloc2.0 \
+	libmimalloc-dev libunwind-dev
 KERNEL_PACKAGES := qemu-system-x86 busybox-static cpio
 BENCH_PACKAGES := google-perftools libgoogle-perftools4 libjemalloc2 heaptrack jq procps
 

@@ -130,7 +130,8 @@ by_leaf() {
 		END { for (leaf in sum) printf "%s %.0f\n", leaf, sum[leaf] }'
 }
 
-# matches_truth OUTPUT SNAPSHOT: every site of a workload, in all four values.
+# matches_truth OUTPUT SNAPSHOT: every site of a workload, in all four values. MEASURE names
+# another function than by_leaf.
 matches_truth() {
 	local type wrong=0
 
@@ -139,7 +140,7 @@ matches_truth() {
 		return 1
 	}
 	for type in alloc_objects alloc_space inuse_objects inuse_space; do
-		by_leaf "$2" "$type" >"$type.measured" || return 1
+		"${MEASURE:-by_leaf}" "$2" "$type" >"$type.measured" || return 1
 		awk -v type="$type" '
 			FILENAME == ARGV[1] { measured[$1] = $2; next }
 			/^site=/ {
