@@ -391,7 +391,7 @@ int allocators_report_none(const struct allocators *allocators, pid_t pid, const
 	const struct runtimes *runtimes = allocators->context.runtimes;
 
 	if (runtimes_count(runtimes))
-		return log_error(0, "no allocator found in %d (%s), but %s", pid, comm,
+		return log_error(0, "no allocator found in %d (%s), but there is %s", pid, comm,
 				 runtimes_explain_none(runtimes));
 	if (allocators->searched > MAX_NAMED_FILES)
 		return log_error(

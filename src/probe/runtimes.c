@@ -123,7 +123,7 @@ static const struct runtime runtimes_known[] = {
 		.evidence = {{EVIDENCE_FUNCTION, "enif_alloc"}},
 		.unseen = "Erlang terms one by one (it may serve carriers, which hold many)",
 		.seen = "what C code allocates past the VM's allocators",
-		.rest = "erlang:memory(), recon_alloc",
+		.rest = "erlang:memory(), or start it with +Mea min, with which malloc serves all",
 	},
 	{
 		.name = "LuaJIT",

@@ -269,7 +269,7 @@ go_build() {
 			run -1 --separate-stderr "$HEAPTAP" record -o p $target
 			# shellcheck disable=SC2154 # set by run
 			[ "${#stderr_lines[@]}" -eq 1 ]
-			[[ $stderr == "heaptap: no allocator found in "*"(app), but Go (section .go.buildinfo in "*"/app): malloc does not serve the Go heap. "* ]]
+			[[ $stderr == "heaptap: no allocator found in "*"(app), but there is Go (section .go.buildinfo in "*"/app): malloc does not serve the Go heap. "* ]]
 		done
 	done
 }
@@ -307,6 +307,66 @@ go_build() {
 	record_load app ./app
 	names_runtime 'Go \(section .go.buildinfo in .*/libtwice.so\)'
 	[ "$(live_of_size 54321 "$(last_snapshot p)")" -eq 1 ]
+}
+
+@test "ruby: long strings, and that slots of objects are not seen" {
+	command -v ruby >/dev/null || skip "ruby is not installed"
+	cat >app.rb <<-'END'
+		$stdout.sync = true
+		puts "ready"
+		STDIN.gets
+		$objects = Array.new(200000) { Object.new }
+		$strings = Array.new(1000) { "x" * 5003 }
+		puts "truth"
+		STDIN.gets
+	END
+	record_load app ruby app.rb
+	names_runtime 'Ruby \(function ruby_init in .*malloc does not serve the slots'
+	# A string ends in a zero. 200000 slots take 8 MB.
+	[ "$(live_of_size 5004 "$(last_snapshot p)")" -eq 1000 ]
+	[ "$(through '' inuse_objects "$(last_snapshot p)")" -lt 10000 ]
+}
+
+php_load() {
+	command -v php >/dev/null || skip "php is not installed"
+	cat >app.php <<-'END'
+		<?php
+		echo "ready\n";
+		fgets(STDIN);
+		$kept = [];
+		for ($i = 1000; $i < 2000; $i++)
+			$kept[] = str_repeat("x", 5003) . $i;
+		echo "truth\n";
+		fgets(STDIN);
+	END
+	record_load app "$@" php -d opcache.enable_cli=0 app.php
+}
+
+@test "php: nothing of its values, or all with USE_ZEND_ALLOC=0" {
+	php_load env -u USE_ZEND_ALLOC
+	names_runtime 'PHP \(function _emalloc in .*malloc does not serve PHP.s values.*USE_ZEND_ALLOC=0'
+	# 5007 characters, a zero, and 24 bytes before them.
+	[ "$(live_of_size 5032 "$(last_snapshot p)")" -eq 0 ]
+	rm p.*
+	php_load env USE_ZEND_ALLOC=0
+	names_runtime 'PHP .*malloc serves all of it, by USE_ZEND_ALLOC=0'
+	[ "$(live_of_size 5032 "$(last_snapshot p)")" -eq 1000 ]
+}
+
+@test "luajit: that Lua's values are not seen" {
+	command -v luajit >/dev/null || skip "luajit is not installed"
+	cat >app.lua <<-'END'
+		io.stdout:setvbuf("no")
+		print("ready")
+		io.read()
+		kept = {}
+		for i = 1, 1000 do kept[i] = string.rep("x", 5003) .. i end
+		print("truth")
+		io.read()
+	END
+	record_load app luajit app.lua
+	names_runtime 'LuaJIT \(function luaJIT_setmode in .*malloc does not serve Lua.s values'
+	[ "$(through '' inuse_space "$(last_snapshot p)")" -lt 100000 ]
 }
 
 @test "perl: the buffers of strings" {
