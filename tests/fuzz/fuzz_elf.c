@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Any bytes as an ELF file: image, symbols and probe points. */
+/* Any bytes as an ELF file: image, runtimes, symbols and probe points. */
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -8,11 +8,18 @@
 #include "elf/image.h"
 #include "elf/symtab.h"
 #include "probe/points.h"
+#include "probe/runtimes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static int no_variable(void *arg, const char *name, char *value, size_t value_size)
+{
+	return -1;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	struct runtimes *runtimes CLEANUP(runtimes) = NULL;
 	struct image *image CLEANUP(image) = NULL;
 	struct symtab *symtab CLEANUP(symtab) = NULL;
 	const struct points_options options = {};
@@ -24,7 +31,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		close(fd);
 		return 0;
 	}
-	if (image_open(fd, "fuzz", &image) || symtab_load(image, &symtab))
+	if (image_open(fd, "fuzz", &image))
+		return 0;
+	if (!runtimes_new(no_variable, NULL, &runtimes))
+		runtimes_note_image(runtimes, image);
+	if (symtab_load(image, &symtab))
 		return 0;
 	for (uint64_t offset = 0; offset < size; offset += 32) {
 		uint64_t vaddr;

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "failing_malloc.h"
 #include "probe/runtimes.h"
 
 static const char *environment; /* the value of every variable */
@@ -215,13 +216,48 @@ static void test_damage(void **state)
 	fixture_damage(bytes, size, check_damaged);
 }
 
+#if FAILING_MALLOC_WORKS
+/* Each allocation fails once: there is a whole note afterwards, or none. */
+static void test_no_memory(void **state)
+{
+	long attempts = 0;
+	bool failed = false;
+
+	fixture_compile("image", ".c", "int Py_Initialize(void) { return 1; }", "-shared -fPIC");
+	do {
+		struct image *image CLEANUP(image) = fixture_open(fixture_path("image"));
+		struct runtimes *runtimes CLEANUP(runtimes) = new_runtimes();
+		int err;
+
+		failing_malloc_countdown = ++attempts;
+		err = runtimes_note_image(runtimes, image);
+		failed = !failing_malloc_countdown;
+		failing_malloc_countdown = 0;
+		assert_true(!err || err == -ENOMEM);
+		if (runtimes_count(runtimes)) {
+			assert_memory_equal(runtimes_describe(runtimes)[0], "Python (", 8);
+			assert_non_null(runtimes_explain_none(runtimes));
+		}
+		assert_int_equal(runtimes_note_image(runtimes, image), 0);
+		assert_int_equal(runtimes_count(runtimes), 1);
+	} while (failed);
+	assert_true(attempts > 5);
+}
+#endif
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_go),	  cmocka_unit_test(test_go_note),
-		cmocka_unit_test(test_functions), cmocka_unit_test(test_environment),
-		cmocka_unit_test(test_each_once), cmocka_unit_test(test_real),
+		cmocka_unit_test(test_go),
+		cmocka_unit_test(test_go_note),
+		cmocka_unit_test(test_functions),
+		cmocka_unit_test(test_environment),
+		cmocka_unit_test(test_each_once),
+		cmocka_unit_test(test_real),
 		cmocka_unit_test(test_damage),
+#if FAILING_MALLOC_WORKS
+		cmocka_unit_test(test_no_memory),
+#endif
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
