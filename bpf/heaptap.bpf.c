@@ -385,6 +385,7 @@ static __always_inline bool is_return(struct pt_regs *ctx)
 SEC("uprobe")
 int alloc_session(struct pt_regs *ctx)
 {
+	NO_PRIVATE_STACK(ctx, no_sessions);
 	if (!is_return(ctx))
 		return alloc_entered(ctx);
 	alloc_returned(ctx->ax, ctx->ip, ctx->sp, ctx->bp);
@@ -394,6 +395,7 @@ int alloc_session(struct pt_regs *ctx)
 SEC("uprobe")
 int realloc_session(struct pt_regs *ctx)
 {
+	NO_PRIVATE_STACK(ctx, no_sessions);
 	if (!is_return(ctx))
 		return realloc_entered(ctx);
 	realloc_returned(ctx->ax, ctx->ip, ctx->sp, ctx->bp);
@@ -403,6 +405,7 @@ int realloc_session(struct pt_regs *ctx)
 SEC("uprobe")
 int alloc_enter(struct pt_regs *ctx)
 {
+	NO_PRIVATE_STACK(ctx, no_programs);
 	alloc_entered(ctx);
 	return 0;
 }
@@ -410,6 +413,7 @@ int alloc_enter(struct pt_regs *ctx)
 SEC("uretprobe")
 int alloc_return(struct pt_regs *ctx)
 {
+	NO_PRIVATE_STACK(ctx, no_programs);
 	alloc_returned(ctx->ax, ctx->ip, ctx->sp, ctx->bp);
 	return 0;
 }
@@ -417,6 +421,7 @@ int alloc_return(struct pt_regs *ctx)
 SEC("uprobe")
 int realloc_enter(struct pt_regs *ctx)
 {
+	NO_PRIVATE_STACK(ctx, no_programs);
 	realloc_entered(ctx);
 	return 0;
 }
@@ -424,6 +429,7 @@ int realloc_enter(struct pt_regs *ctx)
 SEC("uretprobe")
 int realloc_return(struct pt_regs *ctx)
 {
+	NO_PRIVATE_STACK(ctx, no_programs);
 	realloc_returned(ctx->ax, ctx->ip, ctx->sp, ctx->bp);
 	return 0;
 }
@@ -431,6 +437,7 @@ int realloc_return(struct pt_regs *ctx)
 SEC("uprobe")
 int free_enter(struct pt_regs *ctx)
 {
+	NO_PRIVATE_STACK(ctx, no_programs);
 	free_entered(ctx);
 	return 0;
 }
@@ -439,7 +446,7 @@ int free_enter(struct pt_regs *ctx)
  * _Unwind_RaiseException(), where every C++ exception begins. Whoever runs: return probes are not
  * limited to targets either.
  */
-SEC("uprobe")
+SEC("uprobe.s")
 int throw_enter(struct pt_regs *ctx)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();

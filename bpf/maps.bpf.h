@@ -36,6 +36,30 @@ struct sampler_state {
 	__u64 ready; /* bytes_left has been drawn once */
 };
 
+/*
+ * From 6.13 on, functions of a program that take 64 bytes of stack or more get stacks per CPU, on
+ * the assumption that the program cannot be preempted by itself. Uprobe programs can. A program
+ * with a tail call anywhere keeps the kernel's stack; this one is never made.
+ */
+const volatile bool never = false;
+
+struct no_programs {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+};
+
+/* A program array takes programs of one attach type. */
+struct no_programs no_programs SEC(".maps");
+struct no_programs no_sessions SEC(".maps");
+
+#define NO_PRIVATE_STACK(ctx, programs)                                                            \
+	do {                                                                                       \
+		if (never)                                                                         \
+			bpf_tail_call(ctx, &programs, 0);                                          \
+	} while (0)
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);

@@ -2,17 +2,25 @@
 /*
  * Lets an exception pass return probes, see heaptap/throw.h. The returns are not seen then, and the
  * kernel drops what it keeps of them at the thread's next return probe, as after a longjmp.
+ *
+ * Others run on this CPU meanwhile, the same program for other threads included. From 6.13 on a
+ * function that takes 64 bytes of stack or more has one stack per CPU, which these would share (see
+ * NO_PRIVATE_STACK(), which sleepable programs cannot use): state is kept in the request, and every
+ * function here stays below.
  */
 #ifndef HEAPTAP_THROW_BPF_H
 #define HEAPTAP_THROW_BPF_H
 
 #include "maps.bpf.h"
+#include "pending.bpf.h"
 #include "stack.bpf.h"
 
-/* The loader needs some 100 us; it may be stopped, or this machine may have one CPU. */
-#define THROW_PATIENCE_NS 200000000ull
-#define THROW_MAX_SPINS	  (8u << 20)
-#define THROW_TRIES	  4
+/*
+ * The loader needs some 100 us. Until then the program sleeps by reading its own stack over and
+ * over, some 1 us each time: get_user_pages() lets others run, whatever preemption model the kernel
+ * has, and a busy loop would not.
+ */
+#define THROW_MAX_NAPS 400000
 
 #define RINGBUF_FORCE_WAKEUP 2 /* BPF_RB_FORCE_WAKEUP */
 
@@ -23,102 +31,138 @@ struct {
 	__uint(max_entries, 4096);
 } throw_events SEC(".maps");
 
+/* Lets others run. */
+static __always_inline void throw_nap(__u64 sp)
+{
+	__u64 word;
+
+	bpf_copy_from_user_task(&word, sizeof(word), (void *)sp, bpf_get_current_task_btf(), 0);
+}
+
+static __always_inline struct throw_request *throw_request(__u32 index)
+{
+	return &throws[index & (THROW_MAX_REQUESTS - 1)];
+}
+
 struct throw_wait {
-	struct throw_request *request;
-	__u64 end_ns;
+	__u64 sp;
+	__u32 index;
+	__u32 done;
 };
 
-static long throw_is_done(__u64 index, void *context)
+static long throw_try(__u64 turn, void *context)
 {
 	struct throw_wait *wait = context;
 
-	if (*(volatile __u32 *)&wait->request->state == THROW_DONE)
+	if (!__sync_val_compare_and_swap(&throw_request(turn)->state, THROW_FREE,
+					 THROW_FILLED_IN)) {
+		wait->index = turn & (THROW_MAX_REQUESTS - 1);
+		wait->done = 1;
 		return 1;
-	/* The clock costs more than the rest. */
-	return !(index & 1023) && bpf_ktime_get_ns() > wait->end_ns;
+	}
+	throw_nap(wait->sp);
+	return 0;
 }
 
-struct throw_search {
-	struct throw_request *request;
-	struct return_instance *instance;
-	__u64 sp;
-	__u64 trampoline;
-};
+/* The index of a request of our own, or THROW_MAX_REQUESTS. */
+static __noinline __u32 throw_take(__u64 sp)
+{
+	struct throw_wait wait = {.sp = sp};
+
+	bpf_loop(THROW_MAX_NAPS, throw_try, &wait, 0);
+	return wait.done ? wait.index : THROW_MAX_REQUESTS;
+}
 
 /* Notes a probed call that the exception can leave. */
-static long throw_note(__u64 index, void *context)
+static long throw_note(__u64 turn, void *context)
 {
-	struct throw_search *search = context;
-	struct throw_request *request = search->request;
-	struct return_instance *instance = search->instance;
-	__u64 slot = BPF_CORE_READ(instance, stack), address;
-	__u32 at = request->count;
+	struct throw_request *request = throw_request(*(__u32 *)context);
+	struct return_instance *instance = (struct return_instance *)request->instance;
+	__u64 slot, address;
+	__u32 at;
 
-	if (slot >= search->sp && !bpf_probe_read_user(&address, sizeof(address), (void *)slot) &&
-	    address == search->trampoline && at < THROW_MAX_RETURNS) {
+	if (!instance)
+		return 1;
+	slot = BPF_CORE_READ(instance, stack);
+	at = request->count;
+	if (slot >= request->sp && at < THROW_MAX_RETURNS &&
+	    !bpf_probe_read_user(&address, sizeof(address), (void *)slot) &&
+	    address == request->trampoline) {
 		request->returns[at].slot = slot;
 		request->returns[at].address = BPF_CORE_READ(instance, orig_ret_vaddr);
 		request->count = at + 1;
 	}
-	search->instance = BPF_CORE_READ(instance, next);
-	return !search->instance;
+	request->instance = (__u64)BPF_CORE_READ(instance, next);
+	return 0;
 }
 
-static __always_inline __u32 throw_fill_in(struct throw_request *request, __u64 sp)
+static __noinline __u32 throw_fill_in(__u32 index, __u64 sp)
 {
+	struct throw_request *request = throw_request(index);
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-	struct throw_search search = {
-		.request = request,
-		.instance = BPF_CORE_READ(task, utask, return_instances),
-		.sp = sp,
-		.trampoline = trampoline_address(task),
-	};
 
 	request->tgid = bpf_get_current_pid_tgid() >> 32;
 	request->count = 0;
-	if (search.instance)
-		bpf_loop(PENDING_RETURN_PROBES, throw_note, &search, 0);
-	return request->count;
+	request->sp = sp;
+	request->instance = (__u64)BPF_CORE_READ(task, utask, return_instances);
+	request->trampoline = trampoline_address(task);
+	bpf_loop(PENDING_RETURN_PROBES, throw_note, &index, 0);
+	return throw_request(index)->count;
 }
 
-/* One of the CPU's own first: others are taken if a thread waits there. */
-static __always_inline struct throw_request *throw_take(void)
+static long throw_is_done(__u64 turn, void *context)
 {
-	__u32 first = bpf_get_smp_processor_id(), i;
+	struct throw_wait *wait = context;
 
-	for (i = 0; i < THROW_TRIES; i++) {
-		struct throw_request *request = &throws[(first + i) & (THROW_MAX_REQUESTS - 1)];
-
-		if (!__sync_val_compare_and_swap(&request->state, THROW_FREE, THROW_FILLED_IN))
-			return request;
-	}
-	return NULL;
+	wait->done = *(volatile __u32 *)&throw_request(wait->index)->state == THROW_DONE;
+	if (!wait->done)
+		throw_nap(wait->sp);
+	return wait->done;
 }
 
-__noinline int throw_clear(__u64 sp)
+/* Has the loader do it. */
+static __noinline __u32 throw_ask(__u32 index, __u64 sp)
 {
-	struct throw_wait wait = {.request = throw_take()};
-	__u32 event = 0;
+	struct throw_wait wait = {.sp = sp, .index = index};
 
-	if (!wait.request) {
+	__sync_lock_test_and_set(&throw_request(index)->state, THROW_WAITS);
+	bpf_ringbuf_output(&throw_events, &wait.done, sizeof(wait.done), RINGBUF_FORCE_WAKEUP);
+	bpf_loop(THROW_MAX_NAPS, throw_is_done, &wait, 0);
+	return wait.done;
+}
+
+/* The allocations that the exception leaves have failed. */
+static __noinline int throw_forget(__u64 sp)
+{
+	struct pending_calls *calls = pending_get(0);
+	int i;
+
+	if (!calls)
+		return 0;
+	for (i = 0; i < PENDING_MAX; i++)
+		if ((__u32)i < calls->count && calls->calls[i].sp >= sp)
+			calls->calls[i].picked = 0;
+	return 0;
+}
+
+/* sp: the thrower's. */
+static __noinline int throw_clear(__u64 sp)
+{
+	__u32 index;
+
+	throw_forget(sp);
+	index = throw_take(sp);
+	if (index >= THROW_MAX_REQUESTS) {
 		loss_add(LOSS_THROW_LATE, 0);
 		return 0;
 	}
-	if (!throw_fill_in(wait.request, sp)) {
-		__sync_lock_test_and_set(&wait.request->state, THROW_FREE);
+	if (!throw_fill_in(index, sp) || throw_ask(index, sp)) {
+		__sync_lock_test_and_set(&throw_request(index)->state, THROW_FREE);
 		return 0;
 	}
-	wait.end_ns = bpf_ktime_get_ns() + THROW_PATIENCE_NS;
-	__sync_lock_test_and_set(&wait.request->state, THROW_WAITS);
-	bpf_ringbuf_output(&throw_events, &event, sizeof(event), RINGBUF_FORCE_WAKEUP);
-	bpf_loop(THROW_MAX_SPINS, throw_is_done, &wait, 0);
-	bpf_loop(THROW_MAX_SPINS, throw_is_done, &wait, 0);
-	bpf_loop(THROW_MAX_SPINS, throw_is_done, &wait, 0);
 	/* What the loader has in its hands stays its own, and is lost to us. */
-	if (__sync_val_compare_and_swap(&wait.request->state, THROW_DONE, THROW_FREE) == THROW_DONE)
-		return 0;
 	loss_add(LOSS_THROW_LATE, 0);
-	__sync_val_compare_and_swap(&wait.request->state, THROW_WAITS, THROW_FREE);
+	__sync_val_compare_and_swap(&throw_request(index)->state, THROW_WAITS, THROW_FREE);
 	return 0;
 }
 

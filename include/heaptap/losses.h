@@ -15,8 +15,9 @@
 	X(RETURN_UNMATCHED, "return_unmatched",                                                    \
 	  "allocations not counted: the call's state was gone at its return")                      \
 	X(RETURN_MISSED, "return_missed",                                                          \
-	  "calls whose return was not seen: they threw an exception or jumped out, or the kernel " \
-	  "placed no return probe (64 may wait per thread)")                                       \
+	  "calls whose return was not seen: they jumped out, or the kernel placed no return "      \
+	  "probe "                                                                                 \
+	  "(64 may wait per thread)")                                                              \
 	X(OUT_FAULT, "out_fault",                                                                  \
 	  "allocations not counted: posix_memalign's result was unreadable")                       \
 	X(SCRATCH_BUSY, "scratch_busy",                                                            \

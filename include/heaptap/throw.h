@@ -27,6 +27,10 @@ struct throw_request {
 	__u32 tgid;
 	__u32 count;
 	__u32 pad;
+	/* The program's own, while it fills the request in. */
+	__u64 sp;
+	__u64 trampoline;
+	__u64 instance;
 	struct {
 		__u64 slot;    /* where on the stack... */
 		__u64 address; /* ...this belongs */

@@ -364,3 +364,18 @@ has_only_dynamic_names() {
 	needs "$LIBRARIES/libtcmalloc.so.4"
 	commands "" "$LIBRARIES/libtcmalloc.so.4" "deepbind $WORKLOADS/lib/deepbind.so"
 }
+
+@test "exceptions leave operator new, whoever allocates and however probes are placed" {
+	local library mode
+
+	for library in "$LIBRARIES/libtcmalloc.so.4" "$LIBRARIES/libtcmalloc_minimal.so.4" "$LIBRARIES/libjemalloc.so.2"; do
+		needs "$library"
+		for mode in session multi perf; do
+			EXTRA=(--attach "$mode")
+			rm -f throws.*
+			commands "" "$library" throws
+			run ! grep -q throw_late throws.log
+			grep -q '^[^ ]*throws exited with status 0' throws.log
+		done
+	done
+}
