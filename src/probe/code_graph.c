@@ -36,15 +36,16 @@ struct visited {
 
 /* Where a branch leads. */
 struct destination {
+	/* From that which tells most. */
 	enum {
-		TO_CODE,    /* of the module, at vaddr */
-		TO_TARGET,  /* to those in bits */
-		TO_OUTSIDE, /* to another module's code that is no target */
+		TO_TARGET,  /* to those in targets */
 		TO_POINTER, /* where a pointer set at run time points */
+		TO_CODE,    /* of the module, at vaddr */
+		TO_OUTSIDE, /* to another module's code that is no target */
 		TO_UNKNOWN, /* a jump table, an object's method */
 	} kind;
-	uint64_t vaddr; /* 0 if it is not in the module, or not known */
-	struct target_set targets;
+	uint64_t vaddr;		   /* 0 if it is not in the module, or not known */
+	struct target_set targets; /* that it may lead to, whatever kind */
 	bool is_dlsym;
 };
 
@@ -191,15 +192,12 @@ static struct destination through_slot(struct code_graph *graph, uint64_t slot)
 {
 	const struct place at = {graph->module, slot};
 	const char *name = linkage_slot_name(graph->linkage, at);
-	struct destination to = {
-		.kind = name ? TO_OUTSIDE : TO_POINTER,
-		.is_dlsym = is_dlsym(name),
-	};
+	struct destination to = {.kind = name ? TO_OUTSIDE : TO_POINTER};
 	struct place place;
 
-	if (!linkage_follow(graph->linkage, at, &place))
-		return to;
-	to = to_place(graph, place);
+	if (linkage_follow(graph->linkage, at, &place))
+		to = to_place(graph, place);
+	to.is_dlsym = is_dlsym(name);
 	if (!name && graph->has_dlsym && to.kind == TO_CODE && asks_dlsym(graph, to.vaddr, 1))
 		to = (struct destination){.kind = TO_POINTER};
 	return to;
@@ -216,30 +214,40 @@ static struct destination to_address(struct code_graph *graph, uint64_t address)
 	return to;
 }
 
-static void keep_slot(struct body *body, uint64_t slot)
+/* The bit by which states know a word, or CODE_STATE_NO_VARIABLE if there are too many. */
+static uint16_t slot_variable(struct body *body, uint64_t slot)
 {
 	for (size_t i = 0; i < body->slot_count; i++)
 		if (body->slots[i] == slot)
-			return;
-	if (body->slot_count < CODE_MAX_SLOTS)
-		body->slots[body->slot_count++] = slot;
+			return 1u << i;
+	if (body->slot_count == CODE_MAX_SLOTS)
+		return CODE_STATE_NO_VARIABLE;
+	body->slots[body->slot_count] = slot;
+	return 1u << body->slot_count++;
 }
 
-/*
- * Through a register that was loaded from memory or got from dlsym(). Which of the words that the
- * body loads it came from is not followed: all of them that lead to targets are taken.
- */
-static struct destination through_pointer(struct code_graph *graph, const struct body *body)
+/* Through a register that was loaded from one of some words, or got from dlsym(). */
+static struct destination through_pointer(struct code_graph *graph, const struct body *body,
+					  uint16_t variables)
 {
 	struct destination to = {.kind = TO_POINTER};
+	bool first = true;
 
 	for (size_t i = 0; i < body->slot_count; i++) {
-		struct destination one = through_slot(graph, body->slots[i]);
+		struct destination one;
 
-		if (one.kind != TO_TARGET)
+		if (!(variables >> i & 1))
 			continue;
-		to.kind = TO_TARGET;
-		target_set_merge(&to.targets, &one.targets);
+		one = through_slot(graph, body->slots[i]);
+		target_set_merge(&one.targets, &to.targets);
+		/* Of several destinations the worst counts. */
+		if (!first && to.kind > one.kind)
+			one.kind = to.kind;
+		/* Code on one of several ways only. */
+		if (!first && one.kind == TO_CODE)
+			one.kind = TO_OUTSIDE;
+		to = one;
+		first = false;
 	}
 	return to;
 }
@@ -249,6 +257,7 @@ static struct destination branch_destination(struct code_graph *graph, const str
 					     const ZydisDecodedOperand *operands,
 					     const struct code_state *state)
 {
+	uint16_t variables;
 	ZyanU64 absolute;
 	uint64_t slot;
 
@@ -258,8 +267,8 @@ static struct destination branch_destination(struct code_graph *graph, const str
 	if (slot_operand(insn, &operands[0], address, &slot))
 		return through_slot(graph, slot);
 	if (operands[0].type == ZYDIS_OPERAND_TYPE_REGISTER &&
-	    code_state_is_pointer(state, operands[0].reg.value))
-		return through_pointer(graph, body);
+	    code_state_is_pointer(state, operands[0].reg.value, &variables))
+		return through_pointer(graph, body, variables);
 	return (struct destination){.kind = TO_UNKNOWN};
 }
 
@@ -304,7 +313,12 @@ static void handle_call(struct code_graph *graph, uint32_t index, const struct d
 		.callee = CODE_NO_BODY,
 		.return_address = return_address,
 		.targets = to->targets,
-		.unknown = to->kind == TO_POINTER,
+		/*
+		 * Where an object's method leads is only guessed at in the target itself: what lies
+		 * deeper is called by others, too.
+		 */
+		.unknown = to->kind == TO_POINTER ||
+			   (to->kind == TO_UNKNOWN && !graph->bodies[index].depth),
 	};
 
 	if (to->kind == TO_CODE)
@@ -314,7 +328,7 @@ static void handle_call(struct code_graph *graph, uint32_t index, const struct d
 	    (call.callee != CODE_NO_BODY && graph->bodies[call.callee].delegates))
 		state->passed = true;
 	if (!graph->judging &&
-	    (to->kind == TO_TARGET || call.unknown || call.callee != CODE_NO_BODY))
+	    (target_set_any(&to->targets) || call.unknown || call.callee != CODE_NO_BODY))
 		add_call(graph, index, &call);
 }
 
@@ -349,6 +363,7 @@ static void handle_jump(struct code_graph *graph, uint32_t index, const struct d
 		return;
 	case TO_OUTSIDE:
 	case TO_UNKNOWN:
+		target_set_merge(&body->tails, &to->targets);
 		body->own_exit |= !state->passed;
 		return;
 	}
@@ -374,6 +389,7 @@ static bool step(struct code_graph *graph, uint32_t index, uint64_t address,
 		 struct code_state *state)
 {
 	struct body *body = &graph->bodies[index];
+	uint16_t variable = CODE_STATE_NO_VARIABLE;
 	struct destination to;
 	uint64_t slot;
 
@@ -397,8 +413,8 @@ static bool step(struct code_graph *graph, uint32_t index, uint64_t address,
 			return false;
 		if (insn->mnemonic == ZYDIS_MNEMONIC_MOV &&
 		    slot_operand(insn, &operands[1], address, &slot))
-			keep_slot(body, slot);
-		code_state_step(state, insn, operands);
+			variable = slot_variable(body, slot);
+		code_state_step(state, insn, operands, variable);
 		return true;
 	}
 }

@@ -46,7 +46,7 @@ struct body {
 	bool own_constant;		/* ...with a constant... */
 	bool own_zero;			/* ...that may be 0 */
 	bool delegates;			/* every way out passes a target; false until proved */
-	uint64_t slots[CODE_MAX_SLOTS]; /* words that the body loads pointers from */
+	uint64_t slots[CODE_MAX_SLOTS]; /* words that the body loads: code_state's variables */
 	size_t slot_count;
 };
 
@@ -55,7 +55,7 @@ struct call {
 	uint32_t callee; /* index in bodies, or CODE_NO_BODY */
 	uint64_t return_address;
 	struct target_set targets; /* reached if the callee is itself a target */
-	bool unknown;		   /* through a pointer that is not known */
+	bool unknown;		   /* it may lead anywhere, too */
 };
 
 struct path;

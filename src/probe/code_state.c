@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "probe/code_state.h"
 
+#include <stddef.h>
+
 #define RAX 0
 /* rbx, rbp, r12 to r15: the System V ABI has calls preserve them. */
 #define PRESERVED ((uint16_t)(1u << 3 | 1u << 5 | 0xfu << 12))
@@ -8,14 +10,22 @@
 /* Further from 0 than error numbers are, a constant may be an address. */
 #define MAX_CONSTANT 4095
 
-/* One bit, or 0 if it is no general register. */
-static uint16_t register_bit(ZydisRegister reg)
+/* Its number, or -1 if it is no general register. */
+static int register_number(ZydisRegister reg)
 {
 	ZydisRegister large = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, reg);
 
 	if (ZydisRegisterGetClass(large) != ZYDIS_REGCLASS_GPR64)
-		return 0;
-	return 1u << ZydisRegisterGetId(large);
+		return -1;
+	return ZydisRegisterGetId(large);
+}
+
+/* One bit, or 0 if it is no general register. */
+static uint16_t register_bit(ZydisRegister reg)
+{
+	int number = register_number(reg);
+
+	return number < 0 ? 0 : 1u << number;
 }
 
 static uint16_t operand_bit(const ZydisDecodedOperand *operand)
@@ -53,9 +63,9 @@ static bool makes_constant(const ZydisDecodedInstruction *insn, const ZydisDecod
 }
 
 void code_state_step(struct code_state *state, const ZydisDecodedInstruction *insn,
-		     const ZydisDecodedOperand *operands)
+		     const ZydisDecodedOperand *operands, uint16_t variable)
 {
-	uint16_t constants = 0, zeros = 0, pointers = 0, to = 0;
+	uint16_t constants = 0, zeros = 0, pointers = 0, variables = 0, to = 0;
 	bool zero;
 
 	/* What writes a part of a register leaves the rest as it was. */
@@ -73,11 +83,15 @@ void code_state_step(struct code_state *state, const ZydisDecodedInstruction *in
 				constants = to;
 				zeros = state->zeros & from ? to : 0;
 			}
-			if (state->pointers & from)
+			if (state->pointers & from && operands[0].size == 64) {
 				pointers = to;
-			if (operands[1].type == ZYDIS_OPERAND_TYPE_MEMORY &&
-			    operands[1].mem.base == ZYDIS_REGISTER_RIP && operands[1].size == 64)
+				variables =
+					state->variables[register_number(operands[1].reg.value)];
+			}
+			if (variable != CODE_STATE_NO_VARIABLE && operands[1].size == 64) {
 				pointers = to;
+				variables = variable;
+			}
 		}
 	}
 	for (size_t i = 0; i < insn->operand_count; i++) {
@@ -92,19 +106,27 @@ void code_state_step(struct code_state *state, const ZydisDecodedInstruction *in
 	state->constants |= constants;
 	state->zeros |= zeros;
 	state->pointers |= pointers;
+	if (pointers)
+		state->variables[register_number(operands[0].reg.value)] = variables;
 }
 
 void code_state_call(struct code_state *state, bool is_dlsym)
 {
 	state->constants &= PRESERVED;
 	state->pointers &= PRESERVED;
-	if (is_dlsym)
+	if (is_dlsym) {
 		state->pointers |= 1u << RAX;
+		state->variables[RAX] = 0;
+	}
 }
 
-bool code_state_is_pointer(const struct code_state *state, ZydisRegister reg)
+bool code_state_is_pointer(const struct code_state *state, ZydisRegister reg,
+			   uint16_t *ret_variables)
 {
-	return state->pointers & register_bit(reg);
+	if (!(state->pointers & register_bit(reg)))
+		return false;
+	*ret_variables = state->variables[register_number(reg)];
+	return true;
 }
 
 bool code_state_returns_constant(const struct code_state *state, bool *ret_zero)
@@ -121,6 +143,12 @@ bool code_state_join(struct code_state *known, struct code_state *state)
 	bool changed = constants != known->constants || zeros != known->zeros ||
 		       pointers != known->pointers;
 
+	for (size_t i = 0; i < sizeof(known->variables) / sizeof(known->variables[0]); i++) {
+		uint16_t variables = known->variables[i] | state->variables[i];
+
+		changed |= pointers >> i & 1 && variables != known->variables[i];
+		known->variables[i] = state->variables[i] = variables;
+	}
 	known->zeros = state->zeros = zeros;
 	known->constants = state->constants = constants;
 	known->pointers = state->pointers = pointers;

@@ -13,15 +13,24 @@ struct code_state {
 	uint16_t zeros;	    /* ...which may be 0 */
 	uint16_t pointers;  /* holds what was loaded from a global variable, or dlsym()'s result */
 	bool passed;	    /* the user's mark of the path */
+	/* By register, from which variables, as a set; that of dlsym()'s result is empty. */
+	uint16_t variables[16];
 };
 
-/* Takes note of an instruction that is no branch. */
+/* No word at a fixed address, or one too many: what is loaded is no pointer. */
+#define CODE_STATE_NO_VARIABLE 0u
+
+/*
+ * Takes note of an instruction that is no branch. variable: the user's bit for the word that it
+ * loads, if it loads one at a fixed address, or CODE_STATE_NO_VARIABLE.
+ */
 void code_state_step(struct code_state *state, const ZydisDecodedInstruction *insn,
-		     const ZydisDecodedOperand *operands);
+		     const ZydisDecodedOperand *operands, uint16_t variable);
 /* A function was called, and returned. */
 void code_state_call(struct code_state *state, bool is_dlsym);
 
-bool code_state_is_pointer(const struct code_state *state, ZydisRegister reg);
+bool code_state_is_pointer(const struct code_state *state, ZydisRegister reg,
+			   uint16_t *ret_variables);
 /* What the function returns: a constant as failed functions do, which may be 0 or not. */
 bool code_state_returns_constant(const struct code_state *state, bool *ret_zero);
 
