@@ -3,8 +3,8 @@
  * Bounded traversal of machine code.
  *
  * The unit is a body: all instructions reached from an entry without a call. Jumps out of a
- * function stay in the body, as they keep its return address. Each body is traversed once in a
- * round, whoever calls it, and yields the targets it jumps to, its calls, and its ways out.
+ * function stay in the body, as they keep its return address. Each body is traversed once, whoever
+ * calls it, and yields the targets it jumps to, its calls, and its ways out.
  *
  * A call that does not return is not told apart from one that does. Behind the last one of a
  * function the next function would follow, so a path also ends behind a call where .eh_frame_hdr
@@ -15,9 +15,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Of a module, in each round. jemalloc 5.3's allocation functions reach some 60,000. */
-#define MAX_INSTRUCTIONS 400000u
-#define MAX_BODIES	 16384u
+#define MAX_BODIES 16384u
 /* Of a function that a pointer is initialized with. */
 #define MAX_INITIALIZER 256u
 
@@ -27,10 +25,10 @@ struct path {
 	struct code_state state;
 };
 
-/* What is known at an instruction of a body, in one round. */
+/* What is known at an instruction, in one round. */
 struct visited {
 	uint64_t address;
-	uint32_t key; /* of body and `passed`; 0: free */
+	uint32_t key; /* of the round and `passed`; 0: free */
 	struct code_state state;
 };
 
@@ -320,13 +318,14 @@ static void handle_call(struct code_graph *graph, uint32_t index, const struct d
 		.unknown = to->kind == TO_POINTER ||
 			   (to->kind == TO_UNKNOWN && !graph->bodies[index].depth),
 	};
+	bool passes;
 
 	if (to->kind == TO_CODE)
 		call.callee = code_graph_body(graph, to->vaddr, graph->bodies[index].depth + 1);
-	code_state_call(state, to->is_dlsym);
-	if (to->kind == TO_TARGET || (to->kind == TO_POINTER && graph->has_dlsym) ||
-	    (call.callee != CODE_NO_BODY && graph->bodies[call.callee].delegates))
-		state->passed = true;
+	passes = to->kind == TO_TARGET || (to->kind == TO_POINTER && graph->has_dlsym) ||
+		 (call.callee != CODE_NO_BODY && graph->bodies[call.callee].delegates);
+	code_state_call(state, to->is_dlsym, passes);
+	state->passed |= passes;
 	if (!graph->judging &&
 	    (target_set_any(&to->targets) || call.unknown || call.callee != CODE_NO_BODY))
 		add_call(graph, index, &call);
@@ -373,8 +372,10 @@ static void handle_return(struct body *body, const struct code_state *state)
 {
 	bool zero;
 
-	if (state->passed)
+	if (state->passed) {
+		body->other_result |= code_state_returns_other(state);
 		return;
+	}
 	if (!code_state_returns_constant(state, &zero))
 		body->own_exit = true;
 	else if (zero)
@@ -426,7 +427,8 @@ static struct visited *find_visited(const struct code_graph *graph, uint64_t add
 	for (;; slot++) {
 		struct visited *visited = &graph->visited[slot & (graph->visited_size - 1)];
 
-		if (!visited->key || (visited->address == address && visited->key == key))
+		if (visited->key / 2 != graph->round ||
+		    (visited->address == address && visited->key == key))
 			return visited;
 	}
 }
@@ -448,7 +450,7 @@ static bool grow_visited(struct code_graph *graph)
 		return false;
 	}
 	for (size_t i = 0; i < old_size; i++)
-		if (old[i].key)
+		if (old[i].key / 2 == graph->round)
 			*find_visited(graph, old[i].address, old[i].key) = old[i];
 	free(old);
 	return true;
@@ -458,16 +460,15 @@ static bool grow_visited(struct code_graph *graph)
  * Keeps at an instruction what holds on all ways to it, in *state too. False if that is known
  * already.
  */
-static bool visit(struct code_graph *graph, uint32_t body, uint64_t address,
-		  struct code_state *state)
+static bool visit(struct code_graph *graph, uint64_t address, struct code_state *state)
 {
-	uint32_t key = body * 2 + state->passed + 1;
+	uint32_t key = graph->round * 2 + state->passed;
 	struct visited *visited;
 
 	if (!grow_visited(graph))
 		return false;
 	visited = find_visited(graph, address, key);
-	if (visited->key)
+	if (visited->key / 2 == graph->round)
 		return code_state_join(&visited->state, state);
 	*visited = (struct visited){address, key, *state};
 	graph->visited_count++;
@@ -508,7 +509,7 @@ static void follow_path(struct code_graph *graph, uint32_t index, struct path pa
 	ZydisDecodedInstruction insn;
 	bool ended = false;
 
-	while (visit(graph, index, path.address, &path.state)) {
+	while (visit(graph, path.address, &path.state)) {
 		if (!graph->instructions) {
 			graph->truncated = true;
 			return;
@@ -533,20 +534,16 @@ void code_graph_follow(struct code_graph *graph, uint32_t index)
 {
 	const struct code_state nothing = {};
 
+	graph->visited_count = 0;
+	graph->round++;
+	graph->bodies[index].followed = graph->round;
 	graph->bodies[index].own_exit = false;
 	graph->bodies[index].own_constant = false;
 	graph->bodies[index].own_zero = false;
+	graph->bodies[index].other_result = false;
 	add_path(graph, graph->bodies[index].entry, &nothing);
 	while (graph->pending_count && !graph->truncated)
 		follow_path(graph, index, graph->pending[--graph->pending_count]);
-}
-
-void code_graph_begin_round(struct code_graph *graph)
-{
-	graph->instructions = MAX_INSTRUCTIONS;
-	graph->visited_count = 0;
-	if (graph->visited)
-		memset(graph->visited, 0, graph->visited_size * sizeof(*graph->visited));
 }
 
 void code_graph_fini(struct code_graph *graph)

@@ -21,8 +21,10 @@
  * allocations.
  */
 #define CODE_MAX_DEPTH 3u
-#define CODE_MAX_SLOTS 16u
-#define CODE_NO_BODY   UINT32_MAX
+/* Of a module. jemalloc 5.3's allocation functions reach some 60,000. */
+#define CODE_MAX_INSTRUCTIONS 400000u
+#define CODE_MAX_SLOTS	      16u
+#define CODE_NO_BODY	      UINT32_MAX
 
 /* A set of targets. */
 struct target_set {
@@ -45,7 +47,10 @@ struct body {
 	bool own_exit;
 	bool own_constant;		/* ...with a constant... */
 	bool own_zero;			/* ...that may be 0 */
+	bool other_result;		/* one that passes returns what another call returned */
 	bool delegates;			/* every way out passes a target; false until proved */
+	uint32_t followed;		/* when: a round's number... */
+	uint32_t proved;		/* ...and when it was proved to delegate */
 	uint64_t slots[CODE_MAX_SLOTS]; /* words that the body loads: code_state's variables */
 	size_t slot_count;
 };
@@ -71,6 +76,7 @@ struct code_graph {
 	size_t instructions; /* that may still be looked at */
 	bool truncated;
 	bool judging; /* bodies and calls are known */
+	uint32_t round;
 	int err;
 	struct body *bodies;
 	size_t body_count;
@@ -92,8 +98,7 @@ void code_graph_fini(struct code_graph *graph);
 /* The body that begins at an address; a new one while bodies are still being collected. */
 uint32_t code_graph_body(struct code_graph *graph, uint64_t entry, unsigned int depth);
 
-/* A round: each body may be followed once, within the bounds. */
-void code_graph_begin_round(struct code_graph *graph);
+/* Follows a body, in a round of its own, and finds its ways out. */
 void code_graph_follow(struct code_graph *graph, uint32_t body);
 
 #endif

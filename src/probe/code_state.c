@@ -65,7 +65,7 @@ static bool makes_constant(const ZydisDecodedInstruction *insn, const ZydisDecod
 void code_state_step(struct code_state *state, const ZydisDecodedInstruction *insn,
 		     const ZydisDecodedOperand *operands, uint16_t variable)
 {
-	uint16_t constants = 0, zeros = 0, pointers = 0, variables = 0, to = 0;
+	uint16_t constants = 0, zeros = 0, pointers = 0, variables = 0, results = 0, to = 0;
 	bool zero;
 
 	/* What writes a part of a register leaves the rest as it was. */
@@ -83,6 +83,8 @@ void code_state_step(struct code_state *state, const ZydisDecodedInstruction *in
 				constants = to;
 				zeros = state->zeros & from ? to : 0;
 			}
+			if (state->results & from && operands[0].size == 64)
+				results = to;
 			if (state->pointers & from && operands[0].size == 64) {
 				pointers = to;
 				variables =
@@ -102,18 +104,23 @@ void code_state_step(struct code_state *state, const ZydisDecodedInstruction *in
 		state->constants &= ~written;
 		state->zeros &= ~written;
 		state->pointers &= ~written;
+		state->results &= ~written;
 	}
 	state->constants |= constants;
 	state->zeros |= zeros;
 	state->pointers |= pointers;
+	state->results |= results;
 	if (pointers)
 		state->variables[register_number(operands[0].reg.value)] = variables;
 }
 
-void code_state_call(struct code_state *state, bool is_dlsym)
+void code_state_call(struct code_state *state, bool is_dlsym, bool passes)
 {
 	state->constants &= PRESERVED;
 	state->pointers &= PRESERVED;
+	state->results &= PRESERVED;
+	if (!passes)
+		state->results |= 1u << RAX;
 	if (is_dlsym) {
 		state->pointers |= 1u << RAX;
 		state->variables[RAX] = 0;
@@ -129,6 +136,11 @@ bool code_state_is_pointer(const struct code_state *state, ZydisRegister reg,
 	return true;
 }
 
+bool code_state_returns_other(const struct code_state *state)
+{
+	return state->results & 1u << RAX;
+}
+
 bool code_state_returns_constant(const struct code_state *state, bool *ret_zero)
 {
 	*ret_zero = state->zeros & 1u << RAX;
@@ -140,8 +152,9 @@ bool code_state_join(struct code_state *known, struct code_state *state)
 	uint16_t constants = known->constants & state->constants;
 	uint16_t zeros = known->zeros | state->zeros;
 	uint16_t pointers = known->pointers & state->pointers;
-	bool changed = constants != known->constants || zeros != known->zeros ||
-		       pointers != known->pointers;
+	uint16_t results = known->results & state->results;
+	bool changed = results != known->results || constants != known->constants ||
+		       zeros != known->zeros || pointers != known->pointers;
 
 	for (size_t i = 0; i < sizeof(known->variables) / sizeof(known->variables[0]); i++) {
 		uint16_t variables = known->variables[i] | state->variables[i];
@@ -152,5 +165,6 @@ bool code_state_join(struct code_state *known, struct code_state *state)
 	known->zeros = state->zeros = zeros;
 	known->constants = state->constants = constants;
 	known->pointers = state->pointers = pointers;
+	known->results = state->results = results;
 	return changed;
 }

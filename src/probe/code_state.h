@@ -12,6 +12,7 @@ struct code_state {
 	uint16_t constants; /* holds a number near 0 that stands in the code... */
 	uint16_t zeros;	    /* ...which may be 0 */
 	uint16_t pointers;  /* holds what was loaded from a global variable, or dlsym()'s result */
+	uint16_t results;   /* holds what a call returned that did not pass */
 	bool passed;	    /* the user's mark of the path */
 	/* By register, from which variables, as a set; that of dlsym()'s result is empty. */
 	uint16_t variables[16];
@@ -26,8 +27,10 @@ struct code_state {
  */
 void code_state_step(struct code_state *state, const ZydisDecodedInstruction *insn,
 		     const ZydisDecodedOperand *operands, uint16_t variable);
-/* A function was called, and returned. */
-void code_state_call(struct code_state *state, bool is_dlsym);
+/* A function was called, and returned. passes: the path is, or was, marked for it. */
+void code_state_call(struct code_state *state, bool is_dlsym, bool passes);
+/* Whether the function returns what a call returned that did not pass. */
+bool code_state_returns_other(const struct code_state *state);
 
 bool code_state_is_pointer(const struct code_state *state, ZydisRegister reg,
 			   uint16_t *ret_variables);

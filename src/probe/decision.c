@@ -283,7 +283,32 @@ static void settle_jumps_of(struct candidates *candidates, struct candidate *out
 	}
 }
 
-int candidates_decide(struct candidates *candidates)
+/*
+ * A forwarder with a way of its own, mostly for what is allocated while dlsym() runs. By their name
+ * all calls find the first file's function, so the others are reached through it. The order of the
+ * files is certain before they run only.
+ */
+static void settle_unknown_jump(const struct linkage *linkage, struct candidates *candidates,
+				struct candidate *outer)
+{
+	bool first = outer->linked->exported && !linkage_is_loaded(linkage, outer->place.module);
+
+	for (size_t i = 0; i < candidates->count && candidate_counts(outer); i++) {
+		struct candidate *other = &candidates->entries[i];
+
+		if (other->place.module == outer->place.module || !candidate_counts(other) ||
+		    other->linked->function != outer->linked->function)
+			continue;
+		if (other->place.module < outer->place.module)
+			first &= !other->linked->exported;
+		else if (first)
+			leave_out(other, "another jumps to it on some ways", outer);
+		else
+			leave_out(outer, "on some ways it jumps to another", other);
+	}
+}
+
+int candidates_decide(const struct linkage *linkage, struct candidates *candidates)
 {
 	int err;
 
@@ -296,6 +321,8 @@ int candidates_decide(struct candidates *candidates)
 
 		if (candidate_counts(outer) && !candidate_frees(outer) && !is_page_aligned(outer))
 			settle_jumps_of(candidates, outer);
+		if (candidate_counts(outer) && !candidate_frees(outer) && outer->flow.unknown_tail)
+			settle_unknown_jump(linkage, candidates, outer);
 	}
 	leave_out_delegating(candidates, true);
 	return 0;

@@ -49,6 +49,18 @@ static void find_reaching(struct code_graph *graph)
 	}
 }
 
+/* Whether one of its callees was proved to delegate after the body was followed. */
+static bool is_outdated(const struct code_graph *graph, const struct body *body)
+{
+	for (uint32_t i = body->first_call; i; i = graph->calls[i - 1].next) {
+		uint32_t callee = graph->calls[i - 1].callee;
+
+		if (callee != CODE_NO_BODY && graph->bodies[callee].proved > body->followed)
+			return true;
+	}
+	return false;
+}
+
 static void find_delegating(struct code_graph *graph)
 {
 	bool changed = true;
@@ -57,17 +69,19 @@ static void find_delegating(struct code_graph *graph)
 	graph->judging = true;
 	for (unsigned int round = 0; changed && round < MAX_ROUNDS && !graph->truncated; round++) {
 		changed = false;
-		code_graph_begin_round(graph);
 		/* Callees have higher indexes, mostly. */
 		for (size_t i = graph->body_count; i-- > 0;) {
 			struct body *body = &graph->bodies[i];
 
 			if (!body->reaches || body->delegates)
 				continue;
-			code_graph_follow(graph, i);
+			if (is_outdated(graph, body))
+				code_graph_follow(graph, i);
 			body->delegates = !body->own_exit && !body->own_constant &&
 					  !body->own_zero && !graph->truncated;
 			changed |= body->delegates;
+			if (body->delegates)
+				body->proved = graph->round + 1;
 		}
 	}
 }
@@ -91,7 +105,7 @@ int flow_graph_new(struct linkage *linkage, uint32_t module, const struct place 
 	for (size_t i = 0; i < code->target_count; i++)
 		if (targets[i].module == module)
 			code_graph_body(code, targets[i].vaddr, 0);
-	code_graph_begin_round(code);
+	code->instructions = CODE_MAX_INSTRUCTIONS;
 	/* Breadth first: bodies near the targets come before the instruction bound. */
 	for (size_t i = 0; i < code->body_count && !code->truncated; i++)
 		code_graph_follow(code, i);
@@ -194,7 +208,8 @@ static bool delegates(const struct body *body, enum flow_result result)
 	case FLOW_RETURNS_NOTHING:
 		return !body->own_zero && !body->own_constant;
 	default:
-		return true;
+		/* It may have called the target for its own needs. */
+		return !body->other_result;
 	}
 }
 

@@ -181,6 +181,11 @@ struct image *linkage_image(const struct linkage *linkage, uint32_t module)
 	return linkage->modules[module].image;
 }
 
+bool linkage_is_loaded(const struct linkage *linkage, uint32_t module)
+{
+	return linkage->modules[module].bias != LINKAGE_NOT_LOADED;
+}
+
 const struct linked_function *linkage_functions(const struct linkage *linkage, uint32_t module,
 						size_t *ret_count)
 {

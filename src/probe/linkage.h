@@ -57,6 +57,7 @@ int linkage_add_function(struct linkage *linkage, uint32_t module, const char *n
 
 size_t linkage_count(const struct linkage *linkage);
 struct image *linkage_image(const struct linkage *linkage, uint32_t module);
+bool linkage_is_loaded(const struct linkage *linkage, uint32_t module);
 /* By address; several may share one. */
 const struct linked_function *linkage_functions(const struct linkage *linkage, uint32_t module,
 						size_t *ret_count);

@@ -214,7 +214,7 @@ static int find(struct linkage *linkage, const struct points_options *options,
 
 	err = candidates_find(linkage, candidates);
 	if (!err)
-		err = candidates_decide(candidates);
+		err = candidates_decide(linkage, candidates);
 	if (err)
 		return err;
 	for (size_t i = 0; i < candidates->count; i++)

@@ -72,7 +72,12 @@ static const char delegating[] = ASM_MACROS
 	"	.hidden helper,half_helper,stats\n"
 	"	func yes_jump\n	jmp g\n	endfunc yes_jump\n"
 	"	func yes_endbr\n	endbr64\n	bnd jmp g\n	endfunc yes_endbr\n"
-	"	func yes_call\n	call g\n	call stats\n	ret\n	endfunc yes_call\n"
+	"	func yes_call\n	push %rbx\n	call g\n	mov %rax,%rbx\n	call stats\n"
+	"	mov %rbx,%rax\n	pop %rbx\n	ret\n	endfunc yes_call\n"
+	/* the target's block is for its own needs */
+	"	func no_record\n	push %rbx\n	call g\n	mov %rax,%rbx\n	call "
+	"stats\n"
+	"	mov %rax,(%rbx)\n	pop %rbx\n	ret\n	endfunc no_record\n"
 	"	func yes_helper\n	call helper\n	add $16,%rax\n	ret\n"
 	"	endfunc yes_helper\n"
 	/* calloc: overflow */
