@@ -131,13 +131,15 @@ static int query(const struct flow_graph *graph, const struct targets *targets, 
 
 /* The targets of one module, which come one after the other, up to `end`. */
 static int trace_module(struct linkage *linkage, const struct targets *targets, size_t begin,
-			size_t *end, struct candidates *candidates)
+			bool frees, size_t *end, struct candidates *candidates)
 {
 	struct flow_graph *graph CLEANUP(flow_graph) = NULL;
 	uint32_t module = targets->places[begin].module;
+	/* Of frees it only matters which of them delegate. */
+	unsigned int depth = frees ? 1 : FLOW_MAX_DEPTH;
 	int err;
 
-	err = flow_graph_new(linkage, module, targets->places, targets->count, &graph);
+	err = flow_graph_new(linkage, module, targets->places, targets->count, depth, &graph);
 	for (*end = begin; !err && *end < targets->count; ++*end) {
 		if (targets->places[*end].module != module)
 			break;
@@ -165,7 +167,7 @@ static int trace_kind(struct linkage *linkage, struct candidates *candidates, bo
 		targets.candidates[targets.count++] = i;
 	}
 	while (next < targets.count && !err)
-		err = trace_module(linkage, &targets, next, &next, candidates);
+		err = trace_module(linkage, &targets, next, frees, &next, candidates);
 	return err;
 }
 

@@ -276,7 +276,7 @@ uint32_t code_graph_body(struct code_graph *graph, uint64_t entry, unsigned int 
 		if (graph->bodies[i].entry == entry)
 			return i;
 	/* The depth is a choice of what to look at, not a failure to see it. */
-	if (graph->judging || depth > CODE_MAX_DEPTH)
+	if (graph->judging || depth > graph->max_depth)
 		return CODE_NO_BODY;
 	if (graph->body_count == MAX_BODIES) {
 		graph->truncated = true;

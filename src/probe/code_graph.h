@@ -15,12 +15,6 @@
 #include "probe/flow.h"
 #include "probe/linkage.h"
 
-/*
- * Calls below a target. glibc 2.36 needs one (posix_memalign to _mid_memalign). Deeper code is
- * shared with paths that do not start in an allocator: taking its calls for nested would lose
- * allocations.
- */
-#define CODE_MAX_DEPTH 3u
 /* Of a module. jemalloc 5.3's allocation functions reach some 60,000. */
 #define CODE_MAX_INSTRUCTIONS 400000u
 #define CODE_MAX_SLOTS	      16u
@@ -71,6 +65,7 @@ struct code_graph {
 	uint32_t module;
 	const struct place *targets;
 	size_t target_count;
+	unsigned int max_depth;
 	bool has_dlsym; /* the module looks functions up at run time */
 	ZydisDecoder decoder;
 	size_t instructions; /* that may still be looked at */

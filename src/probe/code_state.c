@@ -150,7 +150,7 @@ bool code_state_returns_constant(const struct code_state *state, bool *ret_zero)
 bool code_state_join(struct code_state *known, struct code_state *state)
 {
 	uint16_t constants = known->constants & state->constants;
-	uint16_t zeros = known->zeros | state->zeros;
+	uint16_t zeros = (known->zeros | state->zeros) & constants;
 	uint16_t pointers = known->pointers & state->pointers;
 	uint16_t results = known->results & state->results;
 	bool changed = results != known->results || constants != known->constants ||

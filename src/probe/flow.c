@@ -37,7 +37,7 @@ static bool call_reaches(const struct code_graph *graph, const struct call *call
 /* As often as calls lead down. */
 static void find_reaching(struct code_graph *graph)
 {
-	for (unsigned int depth = 0; depth <= CODE_MAX_DEPTH; depth++) {
+	for (unsigned int depth = 0; depth <= graph->max_depth; depth++) {
 		for (size_t i = 0; i < graph->body_count; i++) {
 			struct body *body = &graph->bodies[i];
 
@@ -87,7 +87,7 @@ static void find_delegating(struct code_graph *graph)
 }
 
 int flow_graph_new(struct linkage *linkage, uint32_t module, const struct place *targets,
-		   size_t target_count, struct flow_graph **ret)
+		   size_t target_count, unsigned int max_depth, struct flow_graph **ret)
 {
 	struct flow_graph *graph CLEANUP(flow_graph) = calloc(1, sizeof(*graph));
 	struct code_graph *code;
@@ -98,6 +98,7 @@ int flow_graph_new(struct linkage *linkage, uint32_t module, const struct place 
 	code->linkage = linkage;
 	code->module = module;
 	code->targets = targets;
+	code->max_depth = max_depth;
 	code->target_count = target_count < FLOW_MAX_TARGETS ? target_count : FLOW_MAX_TARGETS;
 	code->has_dlsym = linkage_imports(linkage, module, "dlsym") ||
 			  linkage_imports(linkage, module, "dlvsym");
@@ -189,7 +190,7 @@ static int collect_calls(const struct code_graph *graph, uint32_t root, struct f
 
 			err = collect_returns(graph, &graph->calls[j - 1], flow);
 			if (callee == CODE_NO_BODY || depths[callee] ||
-			    depths[queue[i]] > CODE_MAX_DEPTH)
+			    depths[queue[i]] > graph->max_depth)
 				continue;
 			depths[callee] = depths[queue[i]] + 1;
 			queue[count++] = callee;

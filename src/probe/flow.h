@@ -11,6 +11,13 @@
 
 #define FLOW_MAX_TARGETS 1024
 
+/*
+ * Calls below a target. glibc 2.36 needs one (posix_memalign to _mid_memalign). Deeper code is
+ * shared with paths that do not start in an allocator: taking its calls for nested would lose
+ * allocations.
+ */
+#define FLOW_MAX_DEPTH 3u
+
 /* The target of a call through a pointer of which only running code knows where it leads. */
 #define FLOW_UNKNOWN UINT32_MAX
 
@@ -40,11 +47,11 @@ struct flow_graph;
 
 /*
  * Follows the code of a module from those of the targets that lie in it, through jumps and calls,
- * up to other targets, and within the module. The linkage and the targets must outlive the graph.
- * At most FLOW_MAX_TARGETS targets. Errors: -ENOMEM.
+ * up to other targets, within the module, and max_depth calls down. The linkage and the targets
+ * must outlive the graph. At most FLOW_MAX_TARGETS targets. Errors: -ENOMEM.
  */
 int flow_graph_new(struct linkage *linkage, uint32_t module, const struct place *targets,
-		   size_t target_count, struct flow_graph **ret);
+		   size_t target_count, unsigned int max_depth, struct flow_graph **ret);
 void flow_graph_free(struct flow_graph *graph);
 DEFINE_CLEANUP(flow_graph, struct flow_graph *, flow_graph_free)
 

@@ -186,7 +186,8 @@ static void trace(uint32_t module, const char *from, enum flow_result result, st
 	};
 	struct flow_graph *graph = NULL;
 
-	assert_int_equal(flow_graph_new(linked.linkage, module, targets, 3, &graph), 0);
+	assert_int_equal(flow_graph_new(linked.linkage, module, targets, 3, FLOW_MAX_DEPTH, &graph),
+			 0);
 	assert_int_equal(flow_graph_query(graph, SELF, result, ret), 0);
 	flow_graph_free(graph);
 }
@@ -281,7 +282,7 @@ static void test_no_code(void **state)
 	struct flow_graph *graph = NULL;
 	struct flow flow = {};
 
-	assert_int_equal(flow_graph_new(linked.linkage, 0, targets, 3, &graph), 0);
+	assert_int_equal(flow_graph_new(linked.linkage, 0, targets, 3, FLOW_MAX_DEPTH, &graph), 0);
 	for (size_t i = 0; i < 4; i++) {
 		assert_int_equal(flow_graph_query(graph, i, FLOW_RETURNS_BLOCK, &flow), 0);
 		assert_false(flow.delegates);
@@ -348,7 +349,8 @@ static void test_too_many_targets(void **state)
 		targets[i] = (struct place){1, linked_address(&linked, 1, "g") + i * 4096};
 	targets[FLOW_MAX_TARGETS - 1].vaddr = linked_address(&linked, 1, "yes_jump");
 	targets[FLOW_MAX_TARGETS].vaddr = linked_address(&linked, 1, "yes_call");
-	assert_int_equal(flow_graph_new(linked.linkage, 1, targets, ARRAY_SIZE(targets), &graph),
+	assert_int_equal(flow_graph_new(linked.linkage, 1, targets, ARRAY_SIZE(targets),
+					FLOW_MAX_DEPTH, &graph),
 			 0);
 	assert_int_equal(flow_graph_query(graph, FLOW_MAX_TARGETS - 1, FLOW_RETURNS_BLOCK, &flow),
 			 0);
