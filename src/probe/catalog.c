@@ -151,9 +151,11 @@ static const struct catalog_function *find(const char *name, bool prefixed)
 /* Every name of the catalog has one of these in it. */
 static bool is_worth_a_look(const char *name)
 {
+	/* C++ names are many, and "allocator" is in most. */
+	if (!strncmp(name, "_Z", 2))
+		return name[2] == 'n' || name[2] == 'd';
 	return strstr(name, "alloc") || strstr(name, "free") || strstr(name, "align") ||
-	       !strncmp(name, "_Zn", 3) || !strncmp(name, "_Zd", 3) || !strncmp(name, "tc_", 3) ||
-	       !strncmp(name, "mi_", 3) || !strncmp(name, "__size_", 7);
+	       !strncmp(name, "tc_", 3) || !strncmp(name, "mi_", 3) || !strncmp(name, "__size_", 7);
 }
 
 const struct catalog_function *catalog_lookup(const char *name, const char *extra_prefix,

@@ -66,6 +66,23 @@ static const char self_replacing[] =
 	"void *malloc(size_t n) { return real_malloc(n); }\n"
 	"void free(void *p) { real_free(p); }\n";
 
+/* While dlsym() runs, which may allocate, it has blocks of its own. */
+static const char bootstrapping[] =
+	"#define _GNU_SOURCE\n"
+	"#include <dlfcn.h>\n#include <stddef.h>\n"
+	"static void *(*real_malloc)(size_t), *(*real_calloc)(size_t, size_t);\n"
+	"static void (*real_free)(void *);\n"
+	"static char boot[4096]; static size_t used; static int inside;\n"
+	"static __attribute__((noinline)) void init(void) { inside = 1;\n"
+	"  real_malloc = dlsym(RTLD_NEXT, \"malloc\"); real_calloc = dlsym(RTLD_NEXT, "
+	"\"calloc\");\n"
+	"  real_free = dlsym(RTLD_NEXT, \"free\"); inside = 0; }\n"
+	"void *malloc(size_t n) { if (!real_malloc) init(); return real_malloc(n); }\n"
+	"void *calloc(size_t m, size_t n) {\n"
+	"  if (inside) { used += m * n; return boot + used - m * n; }\n"
+	"  if (!real_calloc) init(); return real_calloc(m, n); }\n"
+	"void free(void *p) { if ((char *)p < boot || (char *)p >= boot + 4096) real_free(p); }\n";
+
 /* Pointers to its own, in a file that also happens to use dlsym(). */
 static const char own_pointers[] =
 	"#define _GNU_SOURCE\n"
@@ -156,6 +173,26 @@ static void test_forwarder(void **state)
 		check_source(forwarder, styles[i], "");
 		check_source(self_replacing, styles[i], "");
 		check_source(own_pointers, styles[i], "malloc free");
+	}
+}
+
+/* Its calloc counts, and the one that it may jump to cannot. */
+static void test_bootstrapping(void **state)
+{
+	struct linked linked;
+
+	for (size_t i = 0; i < ARRAY_SIZE(styles); i++) {
+		linked_init(&linked, -1, NULL);
+		fixture_compile("boot", ".c", bootstrapping, styles[i]);
+		linked_add(&linked, fixture_path("boot"));
+		add_base(&linked);
+		linked_find(&linked);
+		linked_check_points(&linked, 0, "calloc free");
+		assert_non_null(linked_point(&linked, 1, "malloc"));
+		/* By a call, it is told by its return address; by a jump, it is left out. */
+		assert_true(linked_left_out(&linked, 1, "calloc") ||
+			    linked.points->modules[0].foreign_count);
+		linked_fini(&linked);
 	}
 }
 
@@ -342,10 +379,15 @@ static void test_lazy(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_operators),   cmocka_unit_test(test_own_way),
-		cmocka_unit_test(test_forwarder),   cmocka_unit_test(test_no_other),
-		cmocka_unit_test(test_chain),	    cmocka_unit_test(test_call_of_forwarder),
-		cmocka_unit_test(test_local_names), cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_operators),
+		cmocka_unit_test(test_own_way),
+		cmocka_unit_test(test_forwarder),
+		cmocka_unit_test(test_bootstrapping),
+		cmocka_unit_test(test_no_other),
+		cmocka_unit_test(test_chain),
+		cmocka_unit_test(test_call_of_forwarder),
+		cmocka_unit_test(test_local_names),
+		cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_lazy),
 	};
 
