@@ -271,6 +271,7 @@ static int read_functions(struct reading *reading, const struct object *object)
 			.offset = sym.st_value,
 			.size = sym.st_size,
 			.hidden = GELF_ST_VISIBILITY(sym.st_other) != STV_DEFAULT,
+			.weak = bind == STB_WEAK,
 		};
 		err = add_name(reading, name, &archive->functions[archive->function_count].name);
 		if (err)

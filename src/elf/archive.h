@@ -40,6 +40,7 @@ struct archive_function {
 	uint32_t offset; /* in the section, as is its size; the size is not 0 */
 	uint32_t size;
 	bool hidden;	       /* not for users of the library */
+	bool weak;	       /* gives way to one of the same name that is not */
 	uint32_t next_by_name; /* another object's function of this name, or ARCHIVE_NONE */
 };
 

@@ -2,7 +2,8 @@
 #
 # The independent judges and what they need. Not part of the product.
 
-ORACLES := $(addprefix $(OUTPUT)/oracle/,live uret stacks rows_libdw rows_size symbols placements hits calls)
+ORACLES := $(addprefix $(OUTPUT)/oracle/,live uret stacks rows_libdw rows_size symbols placements hits calls \
+	signatures)
 
 .PHONY: oracles
 oracles: $(ORACLES)
