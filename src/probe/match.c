@@ -72,9 +72,9 @@ static const struct archive_reference *references(const struct archive *archive,
 	return archive->references + archive->sections[piece->section].first_reference;
 }
 
-/* The next reference from index on that lies in the piece; NULL if there is none. */
-static const struct archive_reference *
-next_reference(const struct archive *archive, const struct match_piece *piece, uint32_t *index)
+const struct archive_reference *match_next_reference(const struct archive *archive,
+						     const struct match_piece *piece,
+						     uint32_t *index)
 {
 	while (*index < archive->sections[piece->section].reference_count) {
 		const struct archive_reference *reference = &references(archive, piece)[*index];
@@ -95,8 +95,8 @@ static bool same_references(const struct archive *archive, const struct match_pi
 	uint32_t i = 0, j = 0;
 
 	for (;;) {
-		const struct archive_reference *x = next_reference(archive, a, &i);
-		const struct archive_reference *y = next_reference(archive, b, &j);
+		const struct archive_reference *x = match_next_reference(archive, a, &i);
+		const struct archive_reference *y = match_next_reference(archive, b, &j);
 
 		if (!x || !y)
 			return !x && !y;
@@ -118,28 +118,6 @@ enum match_likeness match_compare(const struct archive *archive, const struct ma
 		if ((x->bytes[a->start + i] ^ y->bytes[b->start + i]) & x->mask[a->start + i])
 			return MATCH_DIFFERENT;
 	return same_references(archive, a, b) ? MATCH_TWINS : MATCH_ALIKE;
-}
-
-uint64_t match_neighbour(const struct archive *archive, const struct match_piece *a, uint64_t vaddr,
-			 const struct match_piece *b)
-{
-	const struct archive_section *sections = archive->sections;
-	uint64_t at = vaddr - a->start;
-
-	if (a->section == b->section)
-		return at + b->start;
-	if (b->section < a->section || sections[a->section].member != sections[b->section].member ||
-	    !sections[a->section].plain || !sections[b->section].plain)
-		return 0;
-	at += sections[a->section].size;
-	for (uint32_t i = a->section + 1; i <= b->section; i++) {
-		if (!sections[i].plain)
-			continue;
-		at += -at % sections[i].align;
-		if (i < b->section)
-			at += sections[i].size;
-	}
-	return at + b->start;
 }
 
 /* The longest run of bytes that linkers leave alone: what is searched for. */
@@ -180,7 +158,7 @@ static bool is_consistent(const struct archive *archive, const struct match_piec
 	uint64_t target, last_target = 0;
 	uint32_t index = 0;
 
-	while ((reference = next_reference(archive, piece, &index))) {
+	while ((reference = match_next_reference(archive, piece, &index))) {
 		target = relocation_target(reference->kind, at + (reference->offset - piece->start),
 					   base + reference->offset, reference->addend);
 		if (reference->key == archive->sections[piece->section].key && target != base)
@@ -244,6 +222,28 @@ bool match_target(const struct archive *archive, const struct match_text *text, 
 		*ret = relocation_target(reference->kind, segment->bytes + (vaddr - segment->vaddr),
 					 vaddr, reference->addend);
 		return true;
+	}
+	return false;
+}
+
+bool match_is_entry(const struct match_text *text, uint64_t vaddr)
+{
+	for (size_t i = 0; i < text->count; i++) {
+		const struct match_segment *segment = &text->segments[i];
+		const uint8_t *bytes = segment->bytes;
+
+		for (uint64_t at = 2; at + 4 <= segment->size; at++) {
+			/* call target; lea target(%rip), register */
+			bool leads = bytes[at - 1] == 0xe8 ||
+				     (bytes[at - 2] == 0x8d && (bytes[at - 1] & 0xc7) == 0x05);
+			int32_t distance;
+
+			if (!leads)
+				continue;
+			memcpy(&distance, bytes + at, sizeof(distance));
+			if (segment->vaddr + at + 4 + (uint64_t)(int64_t)distance == vaddr)
+				return true;
+		}
 	}
 	return false;
 }

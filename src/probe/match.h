@@ -40,6 +40,14 @@ struct match_piece match_function(const struct archive *archive, uint32_t functi
 /* How many of the piece's bytes linkers leave alone. */
 uint32_t match_fixed_bytes(const struct archive *archive, const struct match_piece *piece);
 
+/*
+ * The next reference from *index on that lies in the piece; NULL if there is none. *index starts
+ * at 0.
+ */
+const struct archive_reference *match_next_reference(const struct archive *archive,
+						     const struct match_piece *piece,
+						     uint32_t *index);
+
 enum match_likeness {
 	MATCH_DIFFERENT,
 	MATCH_ALIKE, /* the same bytes, but they refer to other things */
@@ -48,10 +56,6 @@ enum match_likeness {
 
 enum match_likeness match_compare(const struct archive *archive, const struct match_piece *a,
 				  const struct match_piece *b);
-
-/* Where b is, if a is at vaddr and the linker took all of their object; 0 if that is not known. */
-uint64_t match_neighbour(const struct archive *archive, const struct match_piece *a, uint64_t vaddr,
-			 const struct match_piece *b);
 
 /*
  * Calls func for each place where the bytes of the piece are, at an address that its alignment
@@ -69,5 +73,8 @@ void match_search(const struct archive *archive, struct match_text *text,
  */
 bool match_target(const struct archive *archive, const struct match_text *text, uint32_t section,
 		  const struct archive_reference *reference, uint64_t base, uint64_t *ret);
+
+/* Whether a call or a lea leads to an address: then it is where a function begins. */
+bool match_is_entry(const struct match_text *text, uint64_t vaddr);
 
 #endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Code of a library that could be taken for other code of it. */
+#ifndef HEAPTAP_PROBE_LOOK_ALIKES_H
+#define HEAPTAP_PROBE_LOOK_ALIKES_H
+
+#include "probe/match.h"
+
+#define LOOK_ALIKES_MAX 32
+
+struct look_alikes {
+	/* The same code, the piece itself among them, in the library's order. */
+	struct match_piece twins[LOOK_ALIKES_MAX];
+	size_t twin_count;
+	/* The same bytes, which refer to other things. */
+	struct match_piece alikes[LOOK_ALIKES_MAX];
+	size_t alike_count;
+	bool too_many;
+};
+
+/* A whole section is compared with sections, a part of one with functions. */
+void look_alikes_find(const struct archive *archive, const struct match_piece *piece,
+		      struct look_alikes *ret);
+
+/*
+ * Which of as many places, ascending, is the piece's: the one that it has if the twins are as far
+ * from one another as in their object. false if they are not.
+ */
+bool look_alikes_order(const struct archive *archive, const struct look_alikes *look_alikes,
+		       const struct match_piece *piece, const uint64_t *bases, size_t count,
+		       uint64_t *ret);
+
+/* Whether a function at the start of the piece is for users of the library. */
+bool look_alikes_is_public(const struct archive *archive, const struct match_piece *piece);
+
+#endif
