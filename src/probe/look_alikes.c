@@ -12,14 +12,20 @@ static void add_if_alike(const struct archive *archive, const struct match_piece
 	enum match_likeness likeness =
 		same_piece(piece, other) ? MATCH_TWINS : match_compare(archive, piece, other);
 
-	if (likeness == MATCH_DIFFERENT)
-		return;
-	if (likeness == MATCH_TWINS && ret->twin_count < LOOK_ALIKES_MAX)
-		ret->twins[ret->twin_count++] = *other;
-	else if (likeness == MATCH_ALIKE && ret->alike_count < LOOK_ALIKES_MAX)
-		ret->alikes[ret->alike_count++] = *other;
-	else
-		ret->too_many = true;
+	switch (likeness) {
+	case MATCH_TWINS:
+		ret->more_twins |= ret->twin_count == LOOK_ALIKES_MAX;
+		if (ret->twin_count < LOOK_ALIKES_MAX)
+			ret->twins[ret->twin_count++] = *other;
+		break;
+	case MATCH_ALIKE:
+		ret->more_alikes |= ret->alike_count == LOOK_ALIKES_MAX;
+		if (ret->alike_count < LOOK_ALIKES_MAX)
+			ret->alikes[ret->alike_count++] = *other;
+		break;
+	case MATCH_DIFFERENT:
+		break;
+	}
 }
 
 void look_alikes_find(const struct archive *archive, const struct match_piece *piece,
@@ -28,7 +34,7 @@ void look_alikes_find(const struct archive *archive, const struct match_piece *p
 	struct match_piece last = {.section = ARCHIVE_NONE};
 
 	ret->twin_count = ret->alike_count = 0;
-	ret->too_many = false;
+	ret->more_twins = ret->more_alikes = false;
 	if (piece->size == archive->sections[piece->section].size) {
 		for (uint32_t i = 0; i < archive->section_count; i++) {
 			const struct match_piece other = match_section(archive, i);
@@ -77,7 +83,7 @@ bool look_alikes_order(const struct archive *archive, const struct look_alikes *
 	const struct match_piece *twins = look_alikes->twins;
 	uint64_t base = 0;
 
-	if (count < 2 || count != look_alikes->twin_count || look_alikes->too_many)
+	if (count < 2 || count != look_alikes->twin_count || look_alikes->more_twins)
 		return false;
 	for (size_t i = 0; i < count; i++) {
 		if (i + 1 < count && neighbour(archive, &twins[i], bases[i] + twins[i].start,

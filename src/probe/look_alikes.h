@@ -14,7 +14,9 @@ struct look_alikes {
 	/* The same bytes, which refer to other things. */
 	struct match_piece alikes[LOOK_ALIKES_MAX];
 	size_t alike_count;
-	bool too_many;
+	/* There are more, which are not in the lists. */
+	bool more_twins;
+	bool more_alikes;
 };
 
 /* A whole section is compared with sections, a part of one with functions. */

@@ -167,6 +167,25 @@ static bool is_told_from(const struct resolve *resolve, const struct match_piece
 	return false;
 }
 
+/* Whether a place can be no look-alike of the piece. */
+static bool is_told_apart(const struct resolve *resolve, const struct match_piece *piece,
+			  const struct look_alikes *alikes, uint64_t base)
+{
+	const struct archive_reference *reference;
+	uint32_t index = 0;
+
+	for (size_t i = 0; i < alikes->alike_count; i++)
+		if (!is_told_from(resolve, piece, &alikes->alikes[i], base))
+			return false;
+	/* Those that are not in the list differ in some reference: here all are right. */
+	while (alikes->more_alikes &&
+	       (reference = match_next_reference(resolve->archive, piece, &index)))
+		if (reference->key & ARCHIVE_KEY_SECTION ||
+		    judge_reference(resolve, piece, reference, base) != VERDICT_FITS)
+			return false;
+	return true;
+}
+
 struct collecting {
 	struct resolve *resolve;
 	const struct match_piece *piece;
@@ -266,9 +285,8 @@ static enum resolve_state choose(struct resolve *resolve, const struct match_pie
 	if (!hits->count)
 		return RESOLVE_ABSENT;
 	for (size_t i = 0; i < hits->count; i++)
-		for (size_t j = 0; j < alikes->alike_count; j++)
-			if (!is_told_from(resolve, piece, &alikes->alikes[j], hits->bases[i]))
-				return RESOLVE_AMBIGUOUS;
+		if (!is_told_apart(resolve, piece, alikes, hits->bases[i]))
+			return RESOLVE_AMBIGUOUS;
 	if (choose_implied(resolve, piece, hits, depth, ret) ||
 	    look_alikes_order(archive, alikes, piece, hits->bases, hits->count, ret))
 		return RESOLVE_FOUND;
@@ -302,13 +320,13 @@ static enum resolve_state find_piece(struct resolve *resolve, const struct match
 	uint64_t base;
 
 	look_alikes_find(archive, piece, &alikes);
-	unique = !weak && alikes.twin_count == 1 && !alikes.alike_count && !alikes.too_many;
+	unique = !weak && alikes.twin_count == 1 && !alikes.alike_count;
 	if (!unique)
 		find_callees(resolve, piece, depth);
 	match_search(archive, &resolve->text, piece, collect, &collecting);
 	if (!hits.count)
 		return RESOLVE_ABSENT;
-	if (hits.too_many || alikes.too_many)
+	if (hits.too_many || alikes.more_twins)
 		return RESOLVE_AMBIGUOUS;
 	base = hits.bases[0];
 	if (unique && hits.count > 1)
