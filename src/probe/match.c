@@ -226,24 +226,65 @@ bool match_target(const struct archive *archive, const struct match_text *text, 
 	return false;
 }
 
-bool match_is_entry(const struct match_text *text, uint64_t vaddr)
+/* What the code before a displacement's bytes makes of it. */
+enum lead {
+	LEAD_NONE,
+	LEAD_ENTRY, /* a call, or a lea */
+	LEAD_JUMP,
+	LEAD_BRANCH, /* inside of a function */
+};
+
+static enum lead lead_of(const uint8_t *displacement)
 {
-	for (size_t i = 0; i < text->count; i++) {
-		const struct match_segment *segment = &text->segments[i];
-		const uint8_t *bytes = segment->bytes;
+	uint8_t last = displacement[-1], before = displacement[-2];
 
-		for (uint64_t at = 2; at + 4 <= segment->size; at++) {
-			/* call target; lea target(%rip), register */
-			bool leads = bytes[at - 1] == 0xe8 ||
-				     (bytes[at - 2] == 0x8d && (bytes[at - 1] & 0xc7) == 0x05);
-			int32_t distance;
+	if (last == 0xe8 || (before == 0x8d && (last & 0xc7) == 0x05))
+		return LEAD_ENTRY;
+	if (last == 0xe9)
+		return LEAD_JUMP;
+	return before == 0x0f && (last & 0xf0) == 0x80 ? LEAD_BRANCH : LEAD_NONE;
+}
 
-			if (!leads)
-				continue;
-			memcpy(&distance, bytes + at, sizeof(distance));
-			if (segment->vaddr + at + 4 + (uint64_t)(int64_t)distance == vaddr)
-				return true;
-		}
+/* Whether a conditional or short jump leads to an address from near it. */
+static bool is_short_target(const struct match_segment *segment, uint64_t vaddr)
+{
+	for (int distance = INT8_MIN; distance <= INT8_MAX; distance++) {
+		/* Of the byte with the distance; the jump ends behind it. */
+		uint64_t at = vaddr - 1 - distance - segment->vaddr;
+		uint8_t opcode;
+
+		if (at < 1 || at >= segment->size || (int8_t)segment->bytes[at] != distance)
+			continue;
+		opcode = segment->bytes[at - 1];
+		if (opcode == 0xeb || (opcode & 0xf0) == 0x70)
+			return true;
 	}
 	return false;
+}
+
+bool match_is_entry(const struct match_text *text, uint64_t vaddr)
+{
+	bool jump = false, branch = false;
+
+	for (size_t i = 0; i < text->count; i++) {
+		const struct match_segment *segment = &text->segments[i];
+
+		branch |= is_short_target(segment, vaddr);
+		for (uint64_t at = 2; at + 4 <= segment->size; at++) {
+			enum lead lead = lead_of(segment->bytes + at);
+			int32_t distance;
+
+			if (lead == LEAD_NONE)
+				continue;
+			memcpy(&distance, segment->bytes + at, sizeof(distance));
+			if (segment->vaddr + at + 4 + (uint64_t)(int64_t)distance != vaddr)
+				continue;
+			if (lead == LEAD_ENTRY)
+				return true;
+			jump |= lead == LEAD_JUMP;
+			branch |= lead == LEAD_BRANCH;
+		}
+	}
+	/* Other functions end in jumps to this one, but branches do not leave a function. */
+	return jump && !branch;
 }

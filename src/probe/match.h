@@ -74,7 +74,7 @@ void match_search(const struct archive *archive, struct match_text *text,
 bool match_target(const struct archive *archive, const struct match_text *text, uint32_t section,
 		  const struct archive_reference *reference, uint64_t base, uint64_t *ret);
 
-/* Whether a call or a lea leads to an address: then it is where a function begins. */
+/* Whether calls or jumps lead to an address as they do to where a function begins. */
 bool match_is_entry(const struct match_text *text, uint64_t vaddr);
 
 #endif
