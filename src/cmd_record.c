@@ -36,6 +36,7 @@ enum {
 	OPT_NO_LINES,
 	OPT_SYMBOL_PREFIX,
 	OPT_PLAIN_ENTRIES,
+	OPT_SIGNATURES_FROM,
 };
 
 static const struct argp_option record_options[] = {
@@ -45,6 +46,10 @@ static const struct argp_option record_options[] = {
 	{"symbol-prefix", OPT_SYMBOL_PREFIX, "PREFIX", 0,
 	 "Also look for allocation functions with this prefix, such as acme_malloc; known are je_, "
 	 "_rjem_, tc_, mi_, rp, sn_ and scudo_",
+	 1},
+	{"signatures-from", OPT_SIGNATURES_FROM, "FILE", 0,
+	 "Find the allocator of a stripped static program by the code of this library (.a or .o), "
+	 "which it was linked with; may be repeated",
 	 1},
 	{NULL, 0, NULL, 0, "Output:", 2},
 	{"output", 'o', "PREFIX", 0, "Write PREFIX.0001.pb.gz and on (default ./heaptap)", 2},
@@ -152,17 +157,17 @@ static int parse_attach(const char *text, enum attach_mode *ret)
 	return EINVAL;
 }
 
-static int add_debug_dir(struct session_options *options, const char *dir)
+/* Adds an argument of an option that may be repeated. */
+static int add_argument(const char *name, const char *arg, const char ***list, size_t *count)
 {
-	const char **dirs =
-		reallocarray(options->debug_dirs, options->debug_dir_count + 1, sizeof(*dirs));
+	const char **grown = reallocarray(*list, *count + 1, sizeof(*grown));
 
-	if (!dirs) {
-		log_error(ENOMEM, "--debug-dir '%s'", dir);
+	if (!grown) {
+		log_error(ENOMEM, "%s '%s'", name, arg);
 		return ENOMEM;
 	}
-	options->debug_dirs = dirs;
-	dirs[options->debug_dir_count++] = dir;
+	*list = grown;
+	grown[(*count)++] = arg;
 	return 0;
 }
 
@@ -222,7 +227,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		}
 		return err;
 	case OPT_DEBUG_DIR:
-		return add_debug_dir(options, arg);
+		return add_argument("--debug-dir", arg, &options->debug_dirs,
+				    &options->debug_dir_count);
+	case OPT_SIGNATURES_FROM:
+		return add_argument("--signatures-from", arg, &options->signature_files,
+				    &options->signature_file_count);
 	case OPT_NO_LINES:
 		options->no_lines = true;
 		return 0;
@@ -315,5 +324,6 @@ int cmd_record(int argc, char **argv)
 			options.sample_bytes == 1 ? DEFAULT_MAX_LIVE_EXACT : DEFAULT_MAX_LIVE;
 	err = session_run(&options);
 	free(options.debug_dirs);
+	free(options.signature_files);
 	return err ? 1 : 0;
 }

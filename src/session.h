@@ -26,6 +26,8 @@ struct session_options {
 	enum attach_mode mode;
 	const char **debug_dirs; /* folders like /usr/lib/debug */
 	size_t debug_dir_count;
+	const char **signature_files; /* static libraries that a stripped target may have */
+	size_t signature_file_count;
 	const char *symbol_prefix; /* of allocation functions, or NULL */
 	bool no_lines;		   /* function names only */
 	bool plain_entries;	   /* probes on first instructions only */

@@ -52,7 +52,7 @@ int signatures_load(const char *path, bool (*wanted)(const char *name, void *arg
 		any |= signatures->wanted[i];
 	}
 	if (!any)
-		return -ENOENT;
+		return -ENODATA;
 	*ret = take_ptr(signatures);
 	return 0;
 }

@@ -33,7 +33,7 @@ struct signature_hits {
 /*
  * Reads an ar archive or an object file; wanted() picks the functions to look for. Errors:
  * -ENOTSUP for a thin archive, which holds no code, -ENOEXEC if the file holds no x86-64 objects,
- * -ENOENT if they define no wanted function, -E2BIG, -ENOMEM, or what open() says.
+ * -ENODATA if they define no wanted function, -E2BIG, -ENOMEM, or what open() says.
  */
 int signatures_load(const char *path, bool (*wanted)(const char *name, void *arg), void *arg,
 		    struct signatures **ret);
