@@ -284,11 +284,12 @@ static enum resolve_state choose(struct resolve *resolve, const struct match_pie
 	drop_contradicted(resolve, piece, hits);
 	if (!hits->count)
 		return RESOLVE_ABSENT;
+	if (choose_implied(resolve, piece, hits, depth, ret))
+		return RESOLVE_FOUND;
 	for (size_t i = 0; i < hits->count; i++)
 		if (!is_told_apart(resolve, piece, alikes, hits->bases[i]))
 			return RESOLVE_AMBIGUOUS;
-	if (choose_implied(resolve, piece, hits, depth, ret) ||
-	    look_alikes_order(archive, alikes, piece, hits->bases, hits->count, ret))
+	if (look_alikes_order(archive, alikes, piece, hits->bases, hits->count, ret))
 		return RESOLVE_FOUND;
 	/* A jump may also be the end of another function. */
 	if (hits->count > 1 || !match_is_entry(&resolve->text, hits->bases[0] + piece->start))
