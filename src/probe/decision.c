@@ -302,9 +302,9 @@ static void settle_unknown_jump(const struct linkage *linkage, struct candidates
 		if (other->place.module < outer->place.module)
 			first &= !other->linked->exported;
 		else if (first)
-			leave_out(other, "another jumps to it on some ways", outer);
+			candidate_leave_out(other, "another jumps to it on some ways", outer);
 		else
-			leave_out(outer, "on some ways it jumps to another", other);
+			candidate_leave_out(outer, "on some ways it jumps to another", other);
 	}
 }
 
