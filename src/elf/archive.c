@@ -323,8 +323,10 @@ static int read_reference(struct reading *reading, const struct object *object, 
 	};
 	int err;
 
+	if (rela->r_offset >= section->size)
+		return 0;
 	memset(section->mask + span.start, 0, span.end - span.start);
-	if (reference.kind == RELOCATION_OPAQUE || rela->r_offset >= section->size ||
+	if (reference.kind == RELOCATION_OPAQUE ||
 	    relocation_field_size(reference.kind) > section->size - rela->r_offset)
 		return 0;
 	err = find_key(reading, object, ELF64_R_SYM(rela->r_info), &reference);
