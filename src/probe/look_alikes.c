@@ -78,7 +78,7 @@ static uint64_t neighbour(const struct archive *archive, const struct match_piec
 
 bool look_alikes_order(const struct archive *archive, const struct look_alikes *look_alikes,
 		       const struct match_piece *piece, const uint64_t *bases, size_t count,
-		       uint64_t *ret)
+		       bool closely, uint64_t *ret)
 {
 	const struct match_piece *twins = look_alikes->twins;
 	uint64_t base = 0;
@@ -86,9 +86,14 @@ bool look_alikes_order(const struct archive *archive, const struct look_alikes *
 	if (count < 2 || count != look_alikes->twin_count || look_alikes->more_twins)
 		return false;
 	for (size_t i = 0; i < count; i++) {
-		if (i + 1 < count && neighbour(archive, &twins[i], bases[i] + twins[i].start,
-					       &twins[i + 1]) != bases[i + 1] + twins[i + 1].start)
-			return false;
+		uint64_t here = bases[i] + twins[i].start, next, expected;
+
+		if (i + 1 < count) {
+			next = bases[i + 1] + twins[i + 1].start;
+			expected = neighbour(archive, &twins[i], here, &twins[i + 1]);
+			if (next <= here || next > expected || (closely && next != expected))
+				return false;
+		}
 		if (same_piece(&twins[i], piece))
 			base = bases[i];
 	}

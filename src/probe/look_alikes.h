@@ -24,12 +24,13 @@ void look_alikes_find(const struct archive *archive, const struct match_piece *p
 		      struct look_alikes *ret);
 
 /*
- * Which of as many places, ascending, is the piece's: the one that it has if the twins are as far
- * from one another as in their object. false if they are not.
+ * Which of as many places, ascending, is the piece's: the one that it has if all twins are in their
+ * order, and not further from one another than in their object; closely: just as far. false if
+ * they are not. Less far they are if the linker has dropped what was between them.
  */
 bool look_alikes_order(const struct archive *archive, const struct look_alikes *look_alikes,
 		       const struct match_piece *piece, const uint64_t *bases, size_t count,
-		       uint64_t *ret);
+		       bool closely, uint64_t *ret);
 
 /* Whether a function at the start of the piece is for users of the library. */
 bool look_alikes_is_public(const struct archive *archive, const struct match_piece *piece);

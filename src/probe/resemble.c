@@ -29,7 +29,8 @@ static const struct resemble_allocator allocators[] = {
 	 {DEBIAN "libtcmalloc.a", DEBIAN "libtcmalloc_minimal.a", LIB64 "libtcmalloc.a"}},
 	{"scudo",
 	 MARK("Scudo ERROR"),
-	 {"/usr/lib/clang/lib/linux/libclang_rt.scudo_standalone-x86_64.a"}},
+	 {"/usr/lib/llvm-14/lib/clang/14.0.6/lib/linux/"
+	  "libclang_rt.scudo_standalone-x86_64.a"}},
 	{"glibc's malloc",
 	 MARK("malloc(): corrupted top size"),
 	 {DEBIAN "libc.a", LIB64 "libc.a", "/usr/lib/libc.a"}},

@@ -8,7 +8,9 @@
 
 /* With fewer bytes that linkers leave alone, a match needs a reference that fits. */
 #define SECTION_FIXED_MIN 24
-/* The same for a function whose section is not there as a whole. */
+/* With fewer, it must also look as if a function began there. */
+#define ENTRY_FIXED_MIN 16
+/* The same as the first for a function whose section is not there as a whole. */
 #define FUNCTION_FIXED_MIN 48
 /* malloc -> wrapper -> function -> what it needs */
 #define DEPTH_MAX 4
@@ -275,8 +277,8 @@ static void drop_contradicted(const struct resolve *resolve, const struct match_
 
 /* Of hits that bytes alone do not decide. */
 static enum resolve_state choose(struct resolve *resolve, const struct match_piece *piece,
-				 const struct look_alikes *alikes, struct hits *hits, int depth,
-				 uint64_t *ret)
+				 bool weak, const struct look_alikes *alikes, struct hits *hits,
+				 int depth, uint64_t *ret)
 {
 	const struct archive *archive = resolve->archive;
 	uint64_t other;
@@ -289,10 +291,13 @@ static enum resolve_state choose(struct resolve *resolve, const struct match_pie
 	for (size_t i = 0; i < hits->count; i++)
 		if (!is_told_apart(resolve, piece, alikes, hits->bases[i]))
 			return RESOLVE_AMBIGUOUS;
-	if (look_alikes_order(archive, alikes, piece, hits->bases, hits->count, ret))
+	if (look_alikes_order(archive, alikes, piece, hits->bases, hits->count, weak, ret))
 		return RESOLVE_FOUND;
+	if (hits->count > 1)
+		return RESOLVE_AMBIGUOUS;
 	/* A jump may also be the end of another function. */
-	if (hits->count > 1 || !match_is_entry(&resolve->text, hits->bases[0] + piece->start))
+	if (match_fixed_bytes(archive, piece) < ENTRY_FIXED_MIN &&
+	    !match_is_entry(&resolve->text, hits->bases[0] + piece->start))
 		return RESOLVE_AMBIGUOUS;
 	*ret = hits->bases[0];
 	if (alikes->twin_count == 1)
@@ -333,7 +338,7 @@ static enum resolve_state find_piece(struct resolve *resolve, const struct match
 	if (unique && hits.count > 1)
 		find_callees(resolve, piece, depth);
 	if (!unique || hits.count > 1)
-		state = choose(resolve, piece, &alikes, &hits, depth, &base);
+		state = choose(resolve, piece, weak, &alikes, &hits, depth, &base);
 	if (state == RESOLVE_FOUND)
 		note_found(resolve, piece, base);
 	return state;

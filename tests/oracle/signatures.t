@@ -10,6 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 debian=/usr/lib/x86_64-linux-gnu
 musl=/usr/lib/x86_64-linux-musl
+scudo=/usr/lib/llvm-14/lib/clang/14.0.6/lib/linux/libclang_rt.scudo_standalone
 
 cat >"$work/all.c" <<'END'
 #define _GNU_SOURCE
@@ -173,6 +174,12 @@ for linker in bfd gold lld; do
 		g++ -std=gnu++17 -O2 -static -fuse-ld=$linker "$work/all.cc" $debian/libjemalloc.a -ldl -lm
 	judge "tcmalloc_minimal, $linker" $debian/libtcmalloc_minimal.a \
 		g++ -std=gnu++17 -O2 -static -fuse-ld=$linker "$work/all.cc" $debian/libtcmalloc_minimal.a
+	# operator new and delete are a library of their own.
+	for cxx in "" _cxx; do
+		judge "scudo$cxx, $linker" $scudo$cxx-x86_64.a \
+			g++ -std=gnu++17 -O2 -static -fuse-ld=$linker "$work/all.cc" \
+			-Wl,--whole-archive $scudo-x86_64.a ${scudo}_cxx-x86_64.a -Wl,--no-whole-archive
+	done
 	# Its libunwind is also in libgcc_eh.
 	judge "tcmalloc, $linker" $debian/libtcmalloc.a \
 		g++ -std=gnu++17 -O2 -static -fuse-ld=$linker -Wl,--allow-multiple-definition "$work/all.cc" \
