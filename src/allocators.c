@@ -12,6 +12,7 @@
 
 #include "modules.h"
 #include "new_files.h"
+#include "probe/catalog.h"
 #include "probe/linkage.h"
 #include "probe/points.h"
 #include "proc/maps.h"
@@ -24,6 +25,7 @@
 struct allocators {
 	struct allocators_context context;
 	struct known_files *known;
+	struct locator *locator;
 	struct allocator_files files;
 	bool may_come;
 	struct allocators_late late;
@@ -33,13 +35,31 @@ struct allocators {
 	char searched_names[256];
 };
 
+/* Whether the catalog has a function; arg is the allocators. */
+static bool is_wanted(const char *name, void *arg)
+{
+	const struct allocators *allocators = arg;
+	unsigned int family;
+
+	return catalog_lookup(name, allocators->context.symbol_prefix, &family);
+}
+
 int allocators_new(const struct allocators_context *context, struct allocators **ret)
 {
 	struct allocators *allocators CLEANUP(allocators) = calloc(1, sizeof(*allocators));
+	int err;
 
 	if (!allocators || known_files_new(&allocators->known))
-		return -ENOMEM;
+		return log_error(ENOMEM, "start the session");
 	allocators->context = *context;
+	err = locator_new(&context->locate, &allocators->locator);
+	if (err)
+		return log_error(err, "start the session");
+	err = locator_load(allocators->locator, is_wanted, allocators);
+	if (err && locator_error(allocators->locator))
+		return log_error(0, "--signatures-from %s", locator_error(allocators->locator));
+	if (err)
+		return log_error(err, "read the signature files");
 	*ret = take_ptr(allocators);
 	return 0;
 }
@@ -49,6 +69,7 @@ void allocators_free(struct allocators *allocators)
 	if (!allocators)
 		return;
 	known_files_free(allocators->known);
+	locator_free(allocators->locator);
 	allocator_files_fini(&allocators->files);
 	free(allocators);
 }
@@ -266,6 +287,30 @@ static int attach_modules(struct allocators *allocators, struct new_files *files
 	return err;
 }
 
+/* Looks elsewhere for the functions of a program that names none. */
+static int locate_functions(struct allocators *allocators, struct linkage *linkage, uint32_t index,
+			    const struct module *module)
+{
+	_cleanup_free_ struct located_function *located = NULL;
+	size_t count;
+	int err;
+
+	linkage_functions(linkage, index, &count);
+	if (count || !module->is_new ||
+	    (!locate_is_static(module->image) && !allocators->context.locate.signature_file_count))
+		return 0;
+	err = locate_more(allocators->locator, module->image, is_wanted, allocators, &located,
+			  &count);
+	for (size_t i = 0; i < count && !err; i++) {
+		log_verbose("Found by its code or debug file: %s %s", image_path(module->image),
+			    located[i].name);
+		if (!located[i].ifunc)
+			err = linkage_add_function(linkage, index, located[i].name,
+						   located[i].start, located[i].size);
+	}
+	return err;
+}
+
 /* Finds the probe points in the new files among the modules, and places the probes. */
 static int probe_modules(struct allocators *allocators, struct new_files *files,
 			 const struct modules *modules, int memory_fd)
@@ -276,6 +321,8 @@ static int probe_modules(struct allocators *allocators, struct new_files *files,
 	err = linkage_new(memory_fd, allocators->context.symbol_prefix, &linkage);
 	for (size_t i = 0; i < modules->count && !err; i++)
 		err = linkage_add(linkage, modules->entries[i].image, modules->entries[i].bias);
+	for (size_t i = 0; i < modules->count && !err; i++)
+		err = locate_functions(allocators, linkage, i, &modules->entries[i]);
 	if (err)
 		return log_error(err, "search for allocators");
 	return attach_modules(allocators, files, modules, linkage);
@@ -389,20 +436,24 @@ size_t allocators_count(const struct allocators *allocators)
 int allocators_report_none(const struct allocators *allocators, pid_t pid, const char *comm)
 {
 	const struct runtimes *runtimes = allocators->context.runtimes;
+	char described[2048];
 
 	if (runtimes_count(runtimes))
 		return log_error(0, "no allocator found in %d (%s), but there is %s", pid, comm,
 				 runtimes_explain_none(runtimes));
+	locator_describe(allocators->locator, described, sizeof(described));
+	if (*described)
+		return log_error(0, "no allocator found in %d (%s): %s", pid, comm, described);
 	if (allocators->searched > MAX_NAMED_FILES)
 		return log_error(
 			0,
 			"no allocator found in %d (%s): neither %s nor the %zu files after "
-			"them have symbols for malloc and free; a statically linked "
-			"program must not be stripped",
+			"them define malloc and free; does it use functions with a prefix "
+			"(--symbol-prefix)?",
 			pid, comm, allocators->searched_names,
 			allocators->searched - MAX_NAMED_FILES);
 	return log_error(0,
-			 "no allocator found in %d (%s): %s has no symbols for malloc and free; a "
-			 "statically linked program must not be stripped",
+			 "no allocator found in %d (%s): %s does not define malloc and free; does "
+			 "it use functions with a prefix (--symbol-prefix)?",
 			 pid, comm, allocators->searched_names);
 }

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "kernel.h"
+#include "probe/locate.h"
 #include "probe/runtimes.h"
 #include "symbolize/images.h"
 #include "unwind/tables.h"
@@ -28,10 +29,12 @@ struct allocators_context {
 	struct tables *tables;
 	struct images *images;
 	struct runtimes *runtimes;
-	const char *symbol_prefix; /* of allocation functions, or NULL */
-	bool plain_entries;	   /* no probe on a cheaper instruction than a function's first */
+	struct locate_options locate; /* for programs that name no allocator */
+	const char *symbol_prefix;    /* of allocation functions, or NULL */
+	bool plain_entries; /* no probe on a cheaper instruction than a function's first */
 };
 
+/* Says what is wrong with a signature file; other errors: -ENOMEM. */
 int allocators_new(const struct allocators_context *context, struct allocators **ret);
 void allocators_free(struct allocators *allocators);
 DEFINE_CLEANUP(allocators, struct allocators *, allocators_free)

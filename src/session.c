@@ -52,6 +52,7 @@ struct session {
 	struct writer *writer;
 	struct snapshot_process process;
 	char scope[256];
+	int root_fd; /* of a running target, or -1 */
 	int epoll_fd;
 	int signal_fd;
 	int interval_fd;
@@ -507,6 +508,7 @@ static int open_session(struct session *session)
 				 target_pid(session->target), &session->attach);
 	if (err)
 		return log_error(err, "start the session");
+	session->root_fd = target_open_root(session->target);
 	maps = kernel_upload_maps(session->kernel);
 	err = tables_new(&maps, &session->tables);
 	if (err)
@@ -517,12 +519,21 @@ static int open_session(struct session *session)
 		.tables = session->tables,
 		.images = session->images,
 		.runtimes = session->runtimes,
+		.locate =
+			{
+				.signature_files = options->signature_files,
+				.signature_file_count = options->signature_file_count,
+				.debug_dirs = options->debug_dirs,
+				.debug_dir_count = options->debug_dir_count,
+				.root_fd = session->root_fd,
+				.download = true,
+			},
 		.symbol_prefix = options->symbol_prefix,
 		.plain_entries = options->plain_entries,
 	};
 	err = allocators_new(&allocators, &session->allocators);
 	if (err)
-		return log_error(err, "start the session");
+		return err;
 	open_arrivals(session);
 	err = target_attach(session->target, session->allocators, session->arrivals != NULL);
 	if (err)
@@ -552,6 +563,7 @@ static void close_session(struct session *session)
 	heap_free(session->heap);
 	symbolizer_free(session->symbolizer);
 	images_free(session->images);
+	close_fd(session->root_fd);
 	close_fd(session->epoll_fd);
 	close_fd(session->signal_fd);
 	close_fd(session->interval_fd);
@@ -562,6 +574,7 @@ int session_run(const struct session_options *options)
 {
 	struct session session = {
 		.options = options,
+		.root_fd = -1,
 		.epoll_fd = -1,
 		.signal_fd = -1,
 		.interval_fd = -1,

@@ -10,6 +10,7 @@
 #include "proc/command.h"
 #include "proc/process.h"
 #include "util/log.h"
+#include "util/root.h"
 
 struct target {
 	pid_t pid;
@@ -206,6 +207,16 @@ int target_variable(void *arg, const char *name, char *value, size_t size)
 		return -ENOENT;
 	snprintf(value, size, "%s", own);
 	return 0;
+}
+
+int target_open_root(const struct target *target)
+{
+	char path[64];
+
+	if (target->argv)
+		return -1;
+	snprintf(path, sizeof(path), "/proc/%d/root", target->pid);
+	return root_open(path);
 }
 
 int target_fd(const struct target *target)

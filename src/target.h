@@ -33,6 +33,8 @@ pid_t target_pid(const struct target *target);
 const char *target_comm(const struct target *target);
 /* An environment variable of its; arg is the target. For runtimes_new(). */
 int target_variable(void *arg, const char *name, char *value, size_t size);
+/* The root of a running process, for root_open_file(), to be closed; -1 for a command. */
+int target_open_root(const struct target *target);
 /* Readable when the target has exited. */
 int target_fd(const struct target *target);
 /* Says how a command ended, or that it goes on. */
