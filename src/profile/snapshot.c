@@ -17,10 +17,13 @@
  * Frames that only pass an allocation on. pprof removes a match and everything below it, so the
  * function that wanted the memory gets it as its own.
  */
+#define C_FUNCTIONS                                                                                \
+	"malloc|calloc|realloc|reallocarray|reallocf|memalign|aligned_alloc|posix_memalign|"       \
+	"valloc|pvalloc|mallocx|rallocx|xallocx"
 #define DROP_FRAMES                                                                                \
-	"(operator new|operator new\\[\\]|malloc|calloc|realloc|reallocarray|memalign|"            \
-	"aligned_alloc|posix_memalign|valloc|pvalloc|__libc_malloc|__libc_calloc|__libc_realloc|"  \
-	"__libc_memalign|__gnu_cxx::new_allocator<.*>::allocate|"                                  \
+	"(operator new( ?\\[\\])?|(__libc_|je_|_rjem_|tc_|mi_|rp|sn_|scudo_)?(" C_FUNCTIONS            \
+	")|tc_new[a-z_]*|mi_[a-z_]*(alloc|memalign|new)[a-z_]*|"                                   \
+	"__gnu_cxx::new_allocator<.*>::allocate|"                                                  \
 	"std::(__new_allocator|allocator|allocator_traits)<.*>::allocate)"
 
 /* A frame's place in the profile, so that each is named and added once. */
