@@ -215,12 +215,12 @@ static const char decisions[] = ASM_MACROS
 	"	func _Znwm\n	test %rsi,%rsi\n	je 1f\n	push %rdi\n	call calloc\n"
 	"	mark r_new\n	pop %rdi\n	ret\n1:	mov %rdi,%rax\n	ret\n"
 	"	endfunc _Znwm\n"
-	/* it and one that is left out would share the call in a helper */
-	"	func helper\n	push %rdi\n	call m\n	mark r_helper\n	pop %rdi\n"
-	"	ret\n	.hidden helper\n	endfunc helper\n"
-	"	func _Znam\n	test %rsi,%rsi\n	je 1f\n	call helper\n	ret\n"
+	/* it and one that is left out would share the call in a middle */
+	"	func middle\n	push %rdi\n	call m\n	mark r_middle\n	pop %rdi\n"
+	"	ret\n	.hidden middle\n	endfunc middle\n"
+	"	func _Znam\n	test %rsi,%rsi\n	je 1f\n	call middle\n	ret\n"
 	"1:	mov %rdi,%rax\n	ret\n	endfunc _Znam\n"
-	"	func aligned_alloc\n	push %rdi\n	call helper\n	pop %rdi\n	ret\n"
+	"	func aligned_alloc\n	push %rdi\n	call middle\n	pop %rdi\n	ret\n"
 	"	endfunc aligned_alloc\n"
 	/* left out, and called by one that counts: behind that call malloc returns */
 	"	func tc_new\n	jmp m\n	.hidden tc_new\n	endfunc tc_new\n"
@@ -275,7 +275,7 @@ static void test_decisions(void **state)
 	assert_true(linked_has_nested(&linked, 0, "r_realloc"));
 	assert_true(linked_has_nested(&linked, 0, "r_calloc"));
 	assert_true(linked_has_nested(&linked, 0, "r_new"));
-	assert_true(linked_has_nested(&linked, 0, "r_helper"));
+	assert_true(linked_has_nested(&linked, 0, "r_middle"));
 	assert_true(linked_has_nested(&linked, 0, "r_newarray"));
 	assert_true(linked_has_nested(&linked, 0, "r_posix"));
 	assert_int_equal(linked.points->modules[0].nested_count, 6);
