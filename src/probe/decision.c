@@ -211,6 +211,53 @@ static bool restore_called(struct candidates *candidates, const struct places *p
 	return changed;
 }
 
+/* Whether it calls other files' allocation functions, and does not jump to them. */
+static bool calls_out(const struct candidates *candidates, const struct candidate *candidate)
+{
+	const struct flow *flow = &candidate->flow;
+	bool calls = false;
+
+	for (size_t i = 0; i < flow->tail_count; i++)
+		if (candidates->entries[flow->tails[i]].place.module != candidate->place.module)
+			return false;
+	for (size_t i = 0; i < flow->return_count; i++) {
+		uint32_t target = flow->returns[i].target;
+
+		calls |= target == FLOW_UNKNOWN ||
+			 candidates->entries[target].place.module != candidate->place.module;
+	}
+	return calls && !flow->unknown_tail;
+}
+
+/*
+ * What wraps others' blocks may give out other addresses than it gets, a header further on. Then
+ * all its functions must count, or one could not find what another has noted.
+ */
+static bool restore_wrappers(struct candidates *candidates)
+{
+	bool changed = false;
+
+	for (size_t i = 0; i < candidates->count; i++) {
+		const struct candidate *wrapper = &candidates->entries[i];
+
+		if (!candidate_counts(wrapper) || candidate_frees(wrapper) ||
+		    !calls_out(candidates, wrapper))
+			continue;
+		for (size_t j = 0; j < candidates->count; j++) {
+			struct candidate *other = &candidates->entries[j];
+
+			if (candidate_counts(other) || candidate_frees(other) ||
+			    other->place.module != wrapper->place.module ||
+			    other->linked->family != wrapper->linked->family ||
+			    !calls_out(candidates, other))
+				continue;
+			other->left_out = (struct left_out){};
+			changed = true;
+		}
+	}
+	return changed;
+}
+
 static int restore(struct candidates *candidates)
 {
 	_cleanup_free_ struct place *entries = NULL;
@@ -224,7 +271,7 @@ static int restore(struct candidates *candidates)
 		return -ENOMEM;
 	do
 		collect_places(candidates, &places);
-	while (restore_called(candidates, &places));
+	while (restore_wrappers(candidates) || restore_called(candidates, &places));
 	return 0;
 }
 

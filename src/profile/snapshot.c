@@ -21,7 +21,7 @@
 	"malloc|calloc|realloc|reallocarray|reallocf|memalign|aligned_alloc|posix_memalign|"       \
 	"valloc|pvalloc|mallocx|rallocx|xallocx"
 #define DROP_FRAMES                                                                                \
-	"(operator new( ?\\[\\])?|(__libc_|je_|_rjem_|tc_|mi_|rp|sn_|scudo_)?(" C_FUNCTIONS            \
+	"(operator new( ?\\[\\])?|(__libc_|je_|_rjem_|tc_|mi_|rp|sn_|scudo_)?(" C_FUNCTIONS        \
 	")|tc_new[a-z_]*|mi_[a-z_]*(alloc|memalign|new)[a-z_]*|"                                   \
 	"__gnu_cxx::new_allocator<.*>::allocate|"                                                  \
 	"std::(__new_allocator|allocator|allocator_traits)<.*>::allocate)"

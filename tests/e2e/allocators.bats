@@ -351,7 +351,6 @@ has_only_dynamic_names() {
 }
 
 @test "a library in front of malloc that gives each block a header" {
-	export FORWARD_HEADER=16
 	commands "" "$WORKLOADS/lib/forward_header.so" forwarded
 }
 

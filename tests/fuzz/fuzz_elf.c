@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Any bytes as an ELF file: image, runtimes, symbols and probe points, with the bytes as memory, too. */
+/* Any bytes as an ELF file: image, runtimes, symbols and probe points, with the bytes as memory,
+ * too. */
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>

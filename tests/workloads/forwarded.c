@@ -1,37 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The functions that a preloaded library passes on, and some of libc's that call them. What the
- * allocator behind gets is what counts: with FORWARD_HEADER=16 in the environment that is so many
- * bytes more for each block, or a block's alignment if that is larger.
+ * program asked for is what counts, also where the library gives blocks a header.
  */
 #include "truth.h"
 
 #define TIMES 10
 
-static size_t header;
-
-static size_t whole(size_t size, size_t align)
-{
-	return size + (header && header < align ? align : header);
-}
-
 SITE(forward_malloc);
 SITE_FN static struct block forward_malloc(size_t size)
 {
-	return block_new(&forward_malloc_site, opaque(malloc(size)), whole(size, 16));
+	return block_new(&forward_malloc_site, opaque(malloc(size)), size);
 }
 
 SITE(forward_calloc);
 SITE_FN static struct block forward_calloc(size_t size)
 {
-	return block_new(&forward_calloc_site, opaque(calloc(size, 3)), whole(3 * size, 16));
+	return block_new(&forward_calloc_site, opaque(calloc(size, 3)), 3 * size);
 }
 
 SITE(forward_realloc_null);
 SITE_FN static struct block forward_realloc_null(size_t size)
 {
-	return block_new(&forward_realloc_null_site, opaque(realloc(opaque(NULL), size)),
-			 whole(size, 16));
+	return block_new(&forward_realloc_null_site, opaque(realloc(opaque(NULL), size)), size);
 }
 
 SITE(forward_realloc);
@@ -41,7 +32,7 @@ SITE_FN static struct block forward_realloc(size_t size)
 	void *ptr = opaque(realloc(old.ptr, 5 * size));
 
 	require(ptr);
-	return block_moved(&old, &forward_realloc_site, ptr, whole(5 * size, 16));
+	return block_moved(&old, &forward_realloc_site, ptr, 5 * size);
 }
 
 SITE(forward_posix_memalign);
@@ -50,7 +41,7 @@ SITE_FN static struct block forward_posix_memalign(size_t size)
 	void *ptr = NULL;
 
 	require(posix_memalign(&ptr, 64, size) == 0);
-	return block_new(&forward_posix_memalign_site, opaque(ptr), whole(size, 64));
+	return block_new(&forward_posix_memalign_site, opaque(ptr), size);
 }
 
 SITE(forward_fails);
@@ -70,7 +61,7 @@ SITE_FN static struct block forward_strdup(size_t size)
 
 	memset(text, 'x', size - 1);
 	text[size - 1] = '\0';
-	return block_new(&forward_strdup_site, opaque(strdup(text)), whole(size, 16));
+	return block_new(&forward_strdup_site, opaque(strdup(text)), size);
 }
 
 static struct block (*const calls[])(size_t) = {
@@ -80,9 +71,6 @@ static struct block (*const calls[])(size_t) = {
 
 int main(int argc, char **argv)
 {
-	const char *text = getenv("FORWARD_HEADER");
-
-	header = text ? strtoul(text, NULL, 10) : 0;
 	truth_start(&argc, argv);
 	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
 		struct block blocks[TIMES];
