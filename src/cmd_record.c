@@ -157,6 +157,24 @@ static int parse_attach(const char *text, enum attach_mode *ret)
 	return EINVAL;
 }
 
+#define MAX_SYMBOL_PREFIX 64
+
+static int parse_symbol_prefix(const char *text, const char **ret)
+{
+	size_t length = strlen(text);
+
+	if (!length || length > MAX_SYMBOL_PREFIX ||
+	    text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")]) {
+		log_error(0,
+			  "--symbol-prefix '%s' is no beginning of a function's name: give what "
+			  "stands before malloc, such as acme_",
+			  text);
+		return EINVAL;
+	}
+	*ret = text;
+	return 0;
+}
+
 /* Adds an argument of an option that may be repeated. */
 static int add_argument(const char *name, const char *arg, const char ***list, size_t *count)
 {
@@ -236,8 +254,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		options->no_lines = true;
 		return 0;
 	case OPT_SYMBOL_PREFIX:
-		options->symbol_prefix = arg;
-		return 0;
+		return parse_symbol_prefix(arg, &options->symbol_prefix);
 	case OPT_PLAIN_ENTRIES:
 		options->plain_entries = true;
 		return 0;

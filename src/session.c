@@ -239,6 +239,7 @@ static int write_snapshot(struct session *session, const struct epoch_record *re
 		.scope = session->scope,
 		.late_files = allocators_late(session->allocators).count,
 		.late_ns = allocators_late(session->allocators).longest_ns,
+		.symbol_prefix = session->options->symbol_prefix,
 		.runtimes = runtimes_describe(session->runtimes),
 		.runtime_count = runtimes_count(session->runtimes),
 		.duration_ns = record->time_ns - session->start_ns,

@@ -38,7 +38,7 @@ static inline void cleanup_candidates(struct candidates *candidates)
 }
 
 /* Decides which ones count. Errors: -ENOMEM. */
-int candidates_decide(const struct linkage *linkage, struct candidates *candidates);
+int candidates_decide(struct linkage *linkage, struct candidates *candidates);
 
 /*
  * Where calls or jumps to a candidate end up: itself, and what those that are left out jump to, and

@@ -72,6 +72,7 @@ const struct catalog_function catalog_functions[] = {
 
 	/* gperftools' own names for operator new and delete */
 	THROWING("tc_new"), THROWING("tc_newarray"),
+	ALLOC("tc_malloc_skip_new_handler", 0),
 	ALLOC("tc_new_nothrow", 0), ALLOC("tc_newarray_nothrow", 0),
 	THROWING_ALIGNED("tc_new_aligned"), THROWING_ALIGNED("tc_newarray_aligned"),
 	ALIGNED("tc_new_aligned_nothrow", 0, 1), ALIGNED("tc_newarray_aligned_nothrow", 0, 1),

@@ -211,8 +211,12 @@ static bool restore_called(struct candidates *candidates, const struct places *p
 	return changed;
 }
 
-/* Whether it calls other files' allocation functions, and does not jump to them. */
-static bool calls_out(const struct candidates *candidates, const struct candidate *candidate)
+/*
+ * Whether it calls other files' allocation functions, and does not jump to them. Through pointers
+ * only a file does so that looks functions up; others call handlers, say.
+ */
+static bool calls_out(struct linkage *linkage, const struct candidates *candidates,
+		      const struct candidate *candidate)
 {
 	const struct flow *flow = &candidate->flow;
 	bool calls = false;
@@ -223,8 +227,11 @@ static bool calls_out(const struct candidates *candidates, const struct candidat
 	for (size_t i = 0; i < flow->return_count; i++) {
 		uint32_t target = flow->returns[i].target;
 
-		calls |= target == FLOW_UNKNOWN ||
-			 candidates->entries[target].place.module != candidate->place.module;
+		if (target == FLOW_UNKNOWN)
+			calls |= linkage_imports(linkage, candidate->place.module, "dlsym");
+		else
+			calls |=
+				candidates->entries[target].place.module != candidate->place.module;
 	}
 	return calls && !flow->unknown_tail;
 }
@@ -233,7 +240,7 @@ static bool calls_out(const struct candidates *candidates, const struct candidat
  * What wraps others' blocks may give out other addresses than it gets, a header further on. Then
  * all its functions must count, or one could not find what another has noted.
  */
-static bool restore_wrappers(struct candidates *candidates)
+static bool restore_wrappers(struct linkage *linkage, struct candidates *candidates)
 {
 	bool changed = false;
 
@@ -241,7 +248,7 @@ static bool restore_wrappers(struct candidates *candidates)
 		const struct candidate *wrapper = &candidates->entries[i];
 
 		if (!candidate_counts(wrapper) || candidate_frees(wrapper) ||
-		    !calls_out(candidates, wrapper))
+		    !calls_out(linkage, candidates, wrapper))
 			continue;
 		for (size_t j = 0; j < candidates->count; j++) {
 			struct candidate *other = &candidates->entries[j];
@@ -249,7 +256,7 @@ static bool restore_wrappers(struct candidates *candidates)
 			if (candidate_counts(other) || candidate_frees(other) ||
 			    other->place.module != wrapper->place.module ||
 			    other->linked->family != wrapper->linked->family ||
-			    !calls_out(candidates, other))
+			    !calls_out(linkage, candidates, other))
 				continue;
 			other->left_out = (struct left_out){};
 			changed = true;
@@ -258,7 +265,7 @@ static bool restore_wrappers(struct candidates *candidates)
 	return changed;
 }
 
-static int restore(struct candidates *candidates)
+static int restore(struct linkage *linkage, struct candidates *candidates)
 {
 	_cleanup_free_ struct place *entries = NULL;
 	struct places places;
@@ -271,7 +278,7 @@ static int restore(struct candidates *candidates)
 		return -ENOMEM;
 	do
 		collect_places(candidates, &places);
-	while (restore_wrappers(candidates) || restore_called(candidates, &places));
+	while (restore_wrappers(linkage, candidates) || restore_called(candidates, &places));
 	return 0;
 }
 
@@ -355,12 +362,12 @@ static void settle_unknown_jump(const struct linkage *linkage, struct candidates
 	}
 }
 
-int candidates_decide(const struct linkage *linkage, struct candidates *candidates)
+int candidates_decide(struct linkage *linkage, struct candidates *candidates)
 {
 	int err;
 
 	leave_out_delegating(candidates, false);
-	err = restore(candidates);
+	err = restore(linkage, candidates);
 	if (err)
 		return err;
 	for (size_t i = 0; i < candidates->count; i++) {

@@ -21,8 +21,9 @@
 	"malloc|calloc|realloc|reallocarray|reallocf|memalign|aligned_alloc|posix_memalign|"       \
 	"valloc|pvalloc|mallocx|rallocx|xallocx"
 #define DROP_FRAMES                                                                                \
-	"(operator new( ?\\[\\])?|(__libc_|je_|_rjem_|tc_|mi_|rp|sn_|scudo_)?(" C_FUNCTIONS        \
-	")|tc_new[a-z_]*|mi_[a-z_]*(alloc|memalign|new)[a-z_]*|"                                   \
+	"(operator new( ?\\[\\])?|"                                                                \
+	"(__|__libc_|je_|_rjem_|tc_|mi_|rp|sn_|scudo_%s%s)?(" C_FUNCTIONS ")|"                     \
+	"tc_(new|malloc)[a-z_]*|mi_[a-z_]*(alloc|memalign|new)[a-z_]*|"                            \
 	"__gnu_cxx::new_allocator<.*>::allocate|"                                                  \
 	"std::(__new_allocator|allocator|allocator_traits)<.*>::allocate)"
 
@@ -539,6 +540,7 @@ static void add_comments(struct builder *builder)
 static int build(struct builder *builder)
 {
 	const struct snapshot_input *input = builder->input;
+	char drop_frames[1024];
 	struct profile *profile;
 	int err;
 
@@ -556,7 +558,9 @@ static int build(struct builder *builder)
 	profile->period = input->sample_bytes;
 	profile->time_nanos = input->time_ns;
 	profile->duration_nanos = input->duration_ns;
-	profile->drop_frames = profile_string(profile, DROP_FRAMES);
+	snprintf(drop_frames, sizeof(drop_frames), DROP_FRAMES, input->symbol_prefix ? "|" : "",
+		 input->symbol_prefix ? input->symbol_prefix : "");
+	profile->drop_frames = profile_string(profile, drop_frames);
 
 	/* pprof takes the first mapping for the program. */
 	if (images_read_main(input->images, &builder->main_entry) &&

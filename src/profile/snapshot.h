@@ -27,6 +27,7 @@ struct snapshot_input {
 	size_t late_files;	     /* whose allocators were found after they had been mapped */
 	uint64_t late_ns;	     /* how long after at most, as far as it is known */
 	const char *scope;	     /* in words, for the comments */
+	const char *symbol_prefix;   /* of allocation functions, or NULL; letters and digits */
 	const char *const *runtimes; /* what malloc's account lacks, likewise; not copied */
 	size_t runtime_count;
 	const char *reason;  /* why this snapshot was taken */
