@@ -41,7 +41,8 @@ CHECK_PACKAGES := libcmocka-dev bats perl procps python3 g++ golang-go redis-ser
 	libtcmalloc-minimal4 libgoogle-perftools-dev libjemalloc2 libjemalloc-dev libmimalloc2.0 \
 	libmimalloc-dev libunwind-dev lld
 KERNEL_PACKAGES := qemu-system-x86 busybox-static cpio
-BENCH_PACKAGES := google-perftools libgoogle-perftools4 libjemalloc2 heaptrack jq procps
+BENCH_PACKAGES := google-perftools libgoogle-perftools4 libjemalloc2 libmimalloc2.0 heaptrack jq \
+	procps
 
 # ------------------------------------------------------------------ flags
 
@@ -175,19 +176,21 @@ demo: deps-demo ## install what is missing, build, profile a bundled program and
 	$(Q)BUILD=$(OUTPUT) tests/demo.bash
 
 .PHONY: bench
-bench: deps-bench ## cost of a malloc+free pair, heaptap beside its rivals (root)
+bench: deps-bench ## cost of a malloc+free pair, heaptap beside its rivals and by allocator (root)
 	$(Q)$(MAKE) --no-print-directory all $(addprefix $(OUTPUT)/,bench/pair bench/floor bench/depth \
 		bench/verified oracle/rows_size oracle/symbols)
 	$(Q)BUILD=$(OUTPUT) tests/bench/bench.sh
+	@echo
+	$(Q)BUILD=$(OUTPUT) tests/bench/allocators.bash
 	@echo
 	$(Q)BUILD=$(OUTPUT) tests/bench/unwind.bash
 	@echo
 	$(Q)BUILD=$(OUTPUT) tests/bench/symbols.bash
 
-$(OUTPUT)/bench/pair: tests/bench/pair.c
+$(OUTPUT)/bench/pair: tests/bench/pair.cc
 	$(call msg,BENCH,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -O2 -g -std=gnu17 -D_GNU_SOURCE -Wall -Wextra $< -pthread -o $@
+	$(Q)$(CXX) -O2 -g -std=gnu++17 -Wall -Wextra $< -pthread -o $@
 
 $(OUTPUT)/bench/depth: tests/bench/depth.c
 	$(call msg,BENCH,$@)

@@ -10,140 +10,40 @@
 # come from the environment.
 set -euo pipefail
 
-BUILD=$(cd "${BUILD:-build}" && pwd)
-HEAPTAP=$BUILD/heaptap
-BENCH=$BUILD/bench
 ROUNDS=${ROUNDS:-3}
 SECONDS_PER_ROW=${SECONDS_PER_ROW:-2}
-LIBS=/usr/lib/x86_64-linux-gnu
+# shellcheck source-path=SCRIPTDIR source=common.bash
+source "$(dirname "$0")/common.bash"
+
+LIBC=$(realpath "$LIBS/libc.so.6")
 TCMALLOC=$LIBS/libtcmalloc.so.4
 JEMALLOC=$LIBS/libjemalloc.so.2
-PATIENCE=30
 
-export PATH=$PATH:/usr/sbin
-unset "${!HEAP_PROFILE_@}" TCMALLOC_SAMPLE_PARAMETER MALLOC_CONF
-
-[ "$(id -u)" -eq 0 ] || {
-	echo "bench.sh: needs root to place probes: run it with sudo" >&2
-	exit 1
-}
-
-WORK=$(mktemp -d)
-STARTED=()
-STATS_BEFORE=$(sysctl -n kernel.bpf_stats_enabled)
-
-cleanup() {
-	local pid
-
-	for pid in "${STARTED[@]}"; do
-		kill "$pid" 2>/dev/null || true
-	done
-	sysctl -qw "kernel.bpf_stats_enabled=$STATS_BEFORE"
-	rm -rf "$WORK"
-}
-trap cleanup EXIT
-cd "$WORK"
-
-# wait_for FILE PATTERN PID: until a line of the process matches.
-wait_for() {
-	local end=$((SECONDS + PATIENCE))
-
-	until grep -qE -- "$2" "$1"; do
-		if [ "$SECONDS" -ge "$end" ] || ! kill -0 "$3" 2>/dev/null; then
-			cat "$1" >&2
-			return 1
-		fi
-		sleep 0.05
-	done
-}
-
-# Plain runs, in an environment of their own: run ASSIGNMENT... -- prints ns per pair and of CPU.
+# Plain runs, in an environment of their own: run_pair ASSIGNMENT...
 run_pair() {
-	env "$@" "$BENCH/pair" "$SECONDS_PER_ROW" 2>/dev/null | sed -n 's/ ns per pair, \(.*\) of CPU$/ \1/p'
+	env "$@" "$BENCH/pair" "$SECONDS_PER_ROW" 2>/dev/null | pair_result
 }
 
 run_heaptrack() {
-	heaptrack -r -o "$WORK/heaptrack" "$BENCH/pair" "$SECONDS_PER_ROW" 2>/dev/null |
-		sed -n 's/ ns per pair, \(.*\) of CPU$/ \1/p'
-}
-
-# start_pair: the program waits, for a profiler to attach; sets PAIR.
-start_pair() {
-	rm -f pair.in
-	mkfifo pair.in
-	exec 8<>pair.in
-	: >pair.out
-	"$BENCH/pair" --wait "$SECONDS_PER_ROW" <pair.in >pair.out 8>&- &
-	PAIR=$!
-	STARTED+=("$PAIR")
-	wait_for pair.out '^ready' "$PAIR"
-}
-
-# finish_pair [COMMAND]: lets it run, then COMMAND while it is still there, and prints ns per pair and of CPU.
-finish_pair() {
-	echo go >&8
-	wait_for pair.out ' of CPU$' "$PAIR"
-	"${1:-true}"
-	echo end >&8
-	wait "$PAIR"
-	sed -n 's/ ns per pair, \(.*\) of CPU$/ \1/p' pair.out
-}
-
-# An ended target ends its profiler, too.
-stop_profiler() {
-	kill "$PROFILER" 2>/dev/null || true
-	wait "$PROFILER" || true
-}
-
-# start_heaptap OPTION...: ready, on the waiting program; sets PROFILER.
-start_heaptap() {
-	: >heaptap.err
-	"$HEAPTAP" record -v -p "$PAIR" -o "$WORK/heaptap" "$@" 2>heaptap.err >&2 8>&- &
-	PROFILER=$!
-	STARTED+=("$PROFILER")
-	wait_for heaptap.err '^Attached to ' "$PROFILER"
+	heaptrack -r -o "$WORK/heaptrack" "$BENCH/pair" "$SECONDS_PER_ROW" 2>/dev/null | pair_result
 }
 
 run_heaptap() {
-	start_pair
-	start_heaptap "$@"
-	finish_pair >result
-	stop_profiler
-	cat result
+	start_pair ""
+	finish_under start_heaptap "$@"
 }
 
-# probe_point FUNCTION: FILE:OFFSET where heaptap put its probe, by its own words.
-probe_point() {
-	local path delta value vaddr offset
-
-	read -r path delta < <(sed -nE "s/^Probe point: (.*) $1\\+([0-9]+).*/\\1 \\2/p" heaptap.err)
-	value=$(readelf -W --dyn-syms "$path" |
-		awk -v name="$1" '{ sub(/@.*/, "", $8) } $8 == name && $7 != "UND" { print $2; exit }')
-	read -r offset vaddr < <(readelf -Wl "$path" | awk '$1 == "LOAD" && / R E / { print $2, $3; exit }')
-	printf '%s:%#x\n' "$path" $((16#$value + delta - vaddr + offset))
-}
-
-# start_floor: likewise.
-start_floor() {
+# Where heaptap has just had its probes.
+start_libc_floor() {
 	local points
 
-	read -ra points <<<"${FLOOR_POINTS:-$(probe_point malloc) $(probe_point free)}"
-	rm -f floor.in
-	mkfifo floor.in
-	exec 9<>floor.in
-	: >floor.out
-	"$BENCH/floor" "$PAIR" "${points[@]}" <floor.in >floor.out 2>&1 8>&- 9>&- &
-	PROFILER=$!
-	STARTED+=("$PROFILER")
-	wait_for floor.out '^ready' "$PROFILER"
+	read -ra points <<<"${FLOOR_POINTS:-$(probe_point "$LIBC" malloc) $(probe_point "$LIBC" free)}"
+	start_floor "${points[@]}"
 }
 
 run_floor() {
-	start_pair
-	start_floor
-	finish_pair >result
-	stop_profiler
-	cat result
+	start_pair ""
+	finish_under start_libc_floor
 }
 
 # Programs and their counters, as `ID NAME COUNT NS` lines.
@@ -155,14 +55,14 @@ bpf_run_times() {
 # print_run_times START: of the programs that START brings. Counting takes time itself, which the
 # empty programs of the floor show.
 print_run_times() {
-	sysctl -qw kernel.bpf_stats_enabled=1
+	start_stats
 	bpf_run_times
 	mv run_times others
-	start_pair
+	start_pair ""
 	"$1"
-	finish_pair bpf_run_times >result
+	run_target ' of CPU$' bpf_run_times
 	stop_profiler
-	sysctl -qw "kernel.bpf_stats_enabled=$STATS_BEFORE"
+	restore_stats
 	# The two that run at every call, not the tracepoints.
 	awk 'FILENAME == "others" { other[$1]; next }
 		!($1 in other) && $3 > 10000 {
@@ -214,24 +114,9 @@ measure() {
 	done
 }
 
-least() {
-	printf '%s\n' "$@" | grep . | sort -n | head -n 1
-}
-
-# ratio A B: of two times, or a dash.
-ratio() {
-	awk -v a="${1:-0}" -v b="${2:-0}" 'BEGIN { if (a && b) printf "%.2f", a / b; else printf "-" }'
-}
-
-for ((round = 1; round <= ROUNDS; round++)); do
-	[ ! -t 2 ] || printf '\rround %d of %d' "$round" "$ROUNDS" >&2
-	measure
-done
-[ ! -t 2 ] || printf '\r\033[K' >&2
-
-printf '%s, %s CPUs, Linux %s; %s rounds of %s s\n\n' \
-	"$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" "$(uname -r)" \
-	"$ROUNDS" "$SECONDS_PER_ROW"
+rounds measure
+machine
+echo
 printf '%-28s %12s %12s %12s %12s\n' '' 'ns per pair' 'to glibc' 'to its own' 'ns of CPU'
 for row in "${ROWS[@]}"; do
 	IFS='|' read -r name _ own _ <<<"$row"
@@ -245,11 +130,11 @@ for row in "${ROWS[@]}"; do
 done
 if [ -n "${CPU[$FLOOR]:-}" ]; then
 	printf '\nThe floor is attached as %s. heaptap at the default rate costs %s of its CPU time.\n' \
-		"$(head -n 1 floor.out)" "$(ratio "${CPU[$DEFAULT]:-}" "${CPU[$FLOOR]}")"
+		"$FLOOR_MODE" "$(ratio "${CPU[$DEFAULT]:-}" "${CPU[$FLOOR]}")"
 fi
 if [ -x "$HEAPTAP" ] && command -v bpftool jq >/dev/null; then
 	printf '\nBPF run time of heaptap at the default rate:\n'
 	print_run_times start_heaptap
 	printf 'of the empty programs, which is what the counting itself adds:\n'
-	print_run_times start_floor
+	print_run_times start_libc_floor
 fi

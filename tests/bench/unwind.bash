@@ -5,37 +5,11 @@
 # and build time of unwind tables.
 set -euo pipefail
 
-BUILD=$(cd "${BUILD:-build}" && pwd)
-HEAPTAP=$BUILD/heaptap
+ROUNDS=${ROUNDS:-5}
 COUNT=${COUNT:-50000}
 DEPTHS=(1 9 65 205)
-export PATH=$PATH:/usr/sbin
-
-WORK=$(mktemp -d)
-STARTED=()
-STATS_BEFORE=$(sysctl -n kernel.bpf_stats_enabled)
-
-cleanup() {
-	local pid
-
-	for pid in "${STARTED[@]}"; do
-		kill "$pid" 2>/dev/null || true
-	done
-	sysctl -qw "kernel.bpf_stats_enabled=$STATS_BEFORE"
-	rm -rf "$WORK"
-}
-trap cleanup EXIT
-cd "$WORK"
-
-# wait_for FILE PATTERN: until a line matches, at most a minute.
-wait_for() {
-	local end=$((SECONDS + 60))
-
-	until grep -qE -- "$2" "$1"; do
-		[ "$SECONDS" -lt "$end" ] || { cat "$1" >&2; return 1; }
-		sleep 0.2
-	done
-}
+# shellcheck source-path=SCRIPTDIR source=common.bash
+source "$(dirname "$0")/common.bash"
 
 # Runs and time of the programs at malloc, as `COUNT NS`.
 alloc_run_time() {
@@ -45,41 +19,28 @@ alloc_run_time() {
 
 # measure_depth FRAMES: prints the ns of one counted allocation, entry and return together.
 measure_depth() {
-	local target profiler runs ns
-
-	rm -f in
-	mkfifo in
-	exec 8<>in
-	: >out
-	"$BUILD/bench/depth" "$1" "$COUNT" <in >out 8>&- &
-	target=$!
-	STARTED+=("$target")
-	wait_for out ready
-	: >err
-	"$HEAPTAP" record --sample-bytes 1 --alloc-interval 0 -o p -p "$target" 2>err 8>&- &
-	profiler=$!
-	STARTED+=("$profiler")
-	wait_for err '^Attached to '
-	"$BUILD/bench/verified" | grep -v '^heaptap_try ' | sort -u >verified
-	sysctl -qw kernel.bpf_stats_enabled=1
-	echo go >&8
-	wait_for out 'done'
-	read -r runs ns < <(alloc_run_time)
-	sysctl -qw "kernel.bpf_stats_enabled=$STATS_BEFORE"
-	echo end >&8
-	wait "$target" "$profiler" || true
-	exec 8>&-
-	awk -v runs="$runs" -v ns="$ns" 'BEGIN { print ns / (runs / 2) }'
+	start_target "$BENCH/depth" "$1" "$COUNT"
+	start_heaptap --sample-bytes 1 --alloc-interval 0
+	"$BENCH/verified" | grep -v '^heaptap_try ' | sort -u >verified
+	start_stats
+	run_target 'done' alloc_run_time >run_time
+	restore_stats
+	stop_profiler
+	awk '{ print $2 / ($1 / 2) }' run_time
 }
 
 # The fastest of some rounds: a machine is slowed down by others, never sped up.
 declare -A NS
-for ((round = 0; round < ${ROUNDS:-5}; round++)); do
-	for depth in "${DEPTHS[@]}"; do
-		NS[$depth]=$(printf '%s\n' "${NS[$depth]:-inf}" "$(measure_depth "$depth")" | sort -g | head -n 1)
-	done
-done
 
+measure() {
+	local depth
+
+	for depth in "${DEPTHS[@]}"; do
+		NS[$depth]=$(least "${NS[$depth]:-}" "$(measure_depth "$depth")")
+	done
+}
+
+rounds measure
 echo "BPF run time of one counted allocation, its stack walk included:"
 for depth in "${DEPTHS[@]}"; do
 	# main, __libc_start_call_main, __libc_start_main and _start stand below.
