@@ -3,118 +3,156 @@
 #
 # What profiling costs by allocator: ns of CPU per malloc+free pair and per pair of operator new and
 # sized delete. The floor is two empty programs at the instructions that heaptap has chosen itself;
-# with --plain-entries its probes sit on the functions' first instructions. As in bench.sh the fastest
-# of several rounds counts, and ratios within one run are what to compare.
+# with --plain-entries its probes sit on the functions' first instructions.
 #
-# BUILD, ROUNDS and SECONDS_PER_ROW come from the environment.
+# A CPU's speed changes all the time, by half and more where others use the same core. So all rows of
+# an allocator run at once, on one CPU, by turns of 5 ms. Their ratios are taken turn by turn, and the
+# median counts. Each has a copy of the allocator's library, as probes belong to a file.
+#
+# BUILD and TURNS come from the environment.
 set -euo pipefail
 
-ROUNDS=${ROUNDS:-5}
-SECONDS_PER_ROW=${SECONDS_PER_ROW:-1}
+TURNS=${TURNS:-300}
 LIMIT=1.10 # of heaptap at the default rate to the floor
 # shellcheck source-path=SCRIPTDIR source=common.bash
 source "$(dirname "$0")/common.bash"
 
-TCMALLOC=$LIBS/libtcmalloc.so.4
+CPU=$(($(nproc) - 1))
+TCMALLOC=libtcmalloc.so.4
 
-# name | library | preloaded | option of pair | the functions in which its two calls end up
+# name | library | option of pair | the functions in which its two calls end up
 CASES=(
-	"glibc|$LIBS/libc.so.6|no||malloc free"
-	"tcmalloc|$TCMALLOC|yes||malloc free"
-	"jemalloc|$LIBS/libjemalloc.so.2|yes||malloc free"
-	"mimalloc|$LIBS/libmimalloc.so.2|yes||malloc free"
-	"glibc, C++|$LIBS/libc.so.6|no|--new|malloc free"
-	"tcmalloc, C++|$TCMALLOC|yes|--new|_Znwm tc_free_sized"
-	"jemalloc, C++|$LIBS/libjemalloc.so.2|yes|--new|_Znwm _ZdlPvm"
-	"mimalloc, C++|$LIBS/libmimalloc.so.2|yes|--new|_Znwm free"
+	"glibc|libc.so.6||malloc free"
+	"tcmalloc|$TCMALLOC||malloc free"
+	"jemalloc|libjemalloc.so.2||malloc free"
+	"mimalloc|libmimalloc.so.2||malloc free"
+	"glibc, C++|libc.so.6|--new|malloc free"
+	"tcmalloc, C++|$TCMALLOC|--new|_Znwm tc_free_sized"
+	"jemalloc, C++|libjemalloc.so.2|--new|_Znwm _ZdlPvm"
+	"mimalloc, C++|libmimalloc.so.2|--new|_Znwm free"
 )
+COLUMNS=(unprofiled floor heaptap plain)
 
-declare -A NS POINTS
+# Of the case at work.
+declare -A MEMBERS
+PROFILERS=()
+# Of all.
+POINTS=()
+BROKEN=
 
-# note KEY COMMAND...: the fastest CPU time so far of what the command prints.
-note() {
-	local key=$1 cpu
-	shift
-
-	"$@" >row.result || return
-	read -r _ cpu <row.result || return
-	NS[$key]=$(least "$cpu" "${NS[$key]:-}")
+copy_of() {
+	echo "$WORK/$1/$LIBRARY"
 }
 
-# find_points LIBRARY FUNCTION FUNCTION: of the two calls, by what heaptap has just said.
-find_points() {
-	local file
+# start_ring COLUMN...: for each a waiting pair with a copy of LIBRARY; the turn goes from each to the
+# next, and from the last to the first.
+start_ring() {
+	local fds=() column fd i
 
-	file=$(realpath "$1")
-	probe_point "$file" "$2" && probe_point "$file" "$3"
+	for column in "$@"; do
+		mkdir -p "$column"
+		cp -L "$LIBS/$LIBRARY" "$column"
+		rm -f "$column/turn"
+		mkfifo "$column/turn"
+		exec {fd}<>"$column/turn"
+		fds+=("$fd")
+	done
+	for ((i = 1; i <= $#; i++)); do
+		column=${!i}
+		: >"$column/out"
+		taskset -c "$CPU" env LD_PRELOAD="$(copy_of "$column")" \
+			"$BENCH/pair" ${OPTION:+"$OPTION"} --turns "$TURNS" \
+			<&"${fds[i - 1]}" 3>&"${fds[i % $#]}" >"$column/out" &
+		MEMBERS[$column]=$!
+		STARTED+=("$!")
+		wait_for "$column/out" '^ready' "$!"
+	done
+	for fd in "${fds[@]}"; do
+		exec {fd}>&-
+	done
+}
+
+# profile COLUMN START...: puts the profiler that this starts on a member of the ring.
+profile() {
+	TARGET=${MEMBERS[$1]}
+	"${@:2}"
+	PROFILERS+=("$PROFILER")
+}
+
+# run_ring COLUMN...: the turns, whose results are then one a line in COLUMN/out.
+run_ring() {
+	local column
+
+	echo -n . >"$1/turn"
+	for column in "$@"; do
+		wait "${MEMBERS[$column]}"
+		sed -i 1d "$column/out"
+	done
+	for PROFILER in "${PROFILERS[@]}"; do
+		stop_profiler
+	done
+	PROFILERS=()
+}
+
+# median COLUMN [COLUMN]: of its turns, or of the ratios of both's.
+median() {
+	paste "$1/out" ${2:+"$2/out"} | awk '{ print $2 ? $1 / $2 : $1 }' | sort -g |
+		awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
+}
+
+# find_points FUNCTION FUNCTION: heaptap's own, in the library that the floor's member uses.
+find_points() {
+	local file function point
+
+	file=$(copy_of heaptap)
+	for function in "$@"; do
+		point=$(probe_point "$file" "$function")
+		echo "$(copy_of floor):${point##*:}"
+		echo "$function at ${point##*:}" >>points
+	done
 }
 
 measure_case() {
-	local name=$1 library=$2 preload=$3 option=$4 functions=$5 points
-	read -ra functions <<<"$functions"
-	read -ra option <<<"$option"
+	local name=$1 functions floor_points ratio
+	read -ra functions <<<"$2"
 
-	start_pair "$preload" "${option[@]}"
-	note "$name unprofiled" finish_pair
-	start_pair "$preload" "${option[@]}"
-	note "$name heaptap" finish_under start_heaptap
-	find_points "$library" "${functions[@]}" >points
-	mapfile -t points <points
-	POINTS[$name]="${points[*]}"
-	start_pair "$preload" "${option[@]}"
-	note "$name floor" finish_under start_floor "${points[@]}"
-	start_pair "$preload" "${option[@]}"
-	note "$name plain" finish_under start_heaptap --plain-entries
+	start_ring "${COLUMNS[@]}"
+	profile heaptap start_heaptap
+	: >points
+	find_points "${functions[@]}" >floor_points
+	POINTS+=("$name: $(paste -sd, points | sed 's/,/, /')")
+	mapfile -t floor_points <floor_points
+	profile floor start_floor "${floor_points[@]}"
+	profile plain start_heaptap --plain-entries
+	run_ring "${COLUMNS[@]}"
+	ratio=$(median heaptap floor)
+	printf '%-16s %10.1f %10.0f %10.0f %10.0f %14.2f %14.1f\n' "$name" "$(median unprofiled)" \
+		"$(median floor)" "$(median heaptap)" "$(median plain)" "$ratio" "$(median plain heaptap)"
+	awk -v ratio="$ratio" -v limit="$LIMIT" 'BEGIN { exit ratio > limit }' ||
+		BROKEN="$BROKEN${BROKEN:+; }$name"
 }
 
 measure_throw() {
-	start_pair "$TCMALLOC" --throw
-	note "throw unprofiled" finish_pair
-	start_pair "$TCMALLOC" --throw
-	note "throw heaptap" finish_under start_heaptap
+	start_ring unprofiled heaptap
+	profile heaptap start_heaptap
+	run_ring unprofiled heaptap
+	printf '\nThrow and catch under tcmalloc: %.0f ns of CPU unprofiled, %.0f with heaptap\n' \
+		"$(median unprofiled)" "$(median heaptap)"
 }
 
-measure() {
-	local row name library preloaded option functions
-
-	for row in "${CASES[@]}"; do
-		IFS='|' read -r name library preloaded option functions <<<"$row"
-		[ -e "$library" ] || continue
-		[ "$preloaded" = yes ] && preloaded=$library || preloaded=
-		measure_case "$name" "$library" "$preloaded" "$option" "$functions" || true
-	done
-	[ ! -e "$TCMALLOC" ] || measure_throw || true
-}
-
-# print_case NAME: false if it does not hold the limit.
-print_case() {
-	local unprofiled=${NS[$1 unprofiled]:-} floor=${NS[$1 floor]:-} heaptap=${NS[$1 heaptap]:-}
-	local plain=${NS[$1 plain]:-}
-
-	if [ -z "$floor" ] || [ -z "$heaptap" ]; then
-		printf '%-16s %10s\n' "$1" 'not measured'
-		return 0
+printf '%s; %s turns of 5 ms\n\n' "$(machine)" "$TURNS"
+printf '%-16s %10s %10s %10s %10s %14s %14s\n' 'ns of CPU' "${COLUMNS[@]}" 'heaptap/floor' 'plain/heaptap'
+for row in "${CASES[@]}"; do
+	IFS='|' read -r name LIBRARY OPTION functions <<<"$row"
+	if [ -e "$LIBS/$LIBRARY" ]; then
+		measure_case "$name" "$functions"
+	else
+		printf '%-16s %10s\n' "$name" 'not installed'
 	fi
-	printf '%-16s %10s %10s %10s %10s %14s %14s\n' "$1" "$unprofiled" "$floor" "$heaptap" "$plain" \
-		"$(ratio "$heaptap" "$floor")" "$(ratio "$plain" "$heaptap")"
-	awk -v a="$heaptap" -v b="$floor" -v limit="$LIMIT" 'BEGIN { exit a > limit * b }'
-}
-
-rounds measure
-machine
-printf '\n%-16s %10s %10s %10s %10s %14s %14s\n' 'ns of CPU' 'unprofiled' 'floor' 'heaptap' 'plain' \
-	'heaptap/floor' 'plain/heaptap'
-broken=
-for row in "${CASES[@]}"; do
-	name=${row%%|*}
-	print_case "$name" || broken="$broken${broken:+; }$name"
 done
-printf '\nAt most %s times the floor: %s\n' "$LIMIT" "${broken:+not held: }${broken:-held}"
-printf 'Probes of heaptap and the floor, which is attached as %s:\n' "${FLOOR_MODE:-nothing}"
-for row in "${CASES[@]}"; do
-	name=${row%%|*}
-	[ -z "${POINTS[$name]:-}" ] || printf '  %-16s %s\n' "$name" "${POINTS[$name]}"
-done
-[ -z "${NS[throw heaptap]:-}" ] ||
-	printf '\nThrow and catch under tcmalloc: %s ns of CPU unprofiled, %s with heaptap\n' \
-		"${NS[throw unprofiled]}" "${NS[throw heaptap]}"
+printf '\nAt most %s times the floor: %s\n' "$LIMIT" "${BROKEN:+not held by }${BROKEN:-held}"
+printf 'Probes, the floor attached as %s:\n' "$FLOOR_MODE"
+printf '  %s\n' "${POINTS[@]}"
+LIBRARY=$TCMALLOC
+OPTION=--throw
+[ ! -e "$LIBS/$LIBRARY" ] || measure_throw

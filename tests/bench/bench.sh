@@ -19,6 +19,32 @@ LIBC=$(realpath "$LIBS/libc.so.6")
 TCMALLOC=$LIBS/libtcmalloc.so.4
 JEMALLOC=$LIBS/libjemalloc.so.2
 
+# start_pair: the program `pair`, which waits.
+start_pair() {
+	start_target "$BENCH/pair" --wait "$SECONDS_PER_ROW"
+}
+
+# finish_pair: lets it run, and prints ns per pair and of CPU.
+finish_pair() {
+	run_target ' of CPU$'
+	pair_result <target.out
+}
+
+# finish_under START...: the waiting pair, beneath the profiler that this starts.
+finish_under() {
+	"$@" || {
+		kill "$TARGET"
+		return 1
+	}
+	finish_pair >result
+	stop_profiler
+	cat result
+}
+
+pair_result() {
+	sed -n 's/ ns per pair, \(.*\) of CPU$/ \1/p'
+}
+
 # Plain runs, in an environment of their own: run_pair ASSIGNMENT...
 run_pair() {
 	env "$@" "$BENCH/pair" "$SECONDS_PER_ROW" 2>/dev/null | pair_result
@@ -29,7 +55,7 @@ run_heaptrack() {
 }
 
 run_heaptap() {
-	start_pair ""
+	start_pair
 	finish_under start_heaptap "$@"
 }
 
@@ -42,7 +68,7 @@ start_libc_floor() {
 }
 
 run_floor() {
-	start_pair ""
+	start_pair
 	finish_under start_libc_floor
 }
 
@@ -58,7 +84,7 @@ print_run_times() {
 	start_stats
 	bpf_run_times
 	mv run_times others
-	start_pair ""
+	start_pair
 	"$1"
 	run_target ' of CPU$' bpf_run_times
 	stop_profiler
@@ -115,8 +141,7 @@ measure() {
 }
 
 rounds measure
-machine
-echo
+printf '%s; %s rounds of %s s\n\n' "$(machine)" "$ROUNDS" "$SECONDS_PER_ROW"
 printf '%-28s %12s %12s %12s %12s\n' '' 'ns per pair' 'to glibc' 'to its own' 'ns of CPU'
 for row in "${ROWS[@]}"; do
 	IFS='|' read -r name _ own _ <<<"$row"

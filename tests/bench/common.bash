@@ -79,13 +79,14 @@ run_target() {
 	exec 8>&-
 }
 
-# start_heaptap OPTION...: ready, on the waiting target; sets PROFILER.
+# start_heaptap OPTION...: ready, on the waiting target; sets PROFILER and HEAPTAP_LOG.
 start_heaptap() {
-	: >heaptap.err
-	"$HEAPTAP" record -v -p "$TARGET" -o "$WORK/heaptap" "$@" 2>heaptap.err >&2 8>&- &
+	HEAPTAP_LOG=$WORK/heaptap.$TARGET.log
+	: >"$HEAPTAP_LOG"
+	"$HEAPTAP" record -v -p "$TARGET" -o "$WORK/heaptap.$TARGET" "$@" 2>"$HEAPTAP_LOG" >&2 8>&- &
 	PROFILER=$!
 	STARTED+=("$PROFILER")
-	wait_for heaptap.err '^Attached to ' "$PROFILER"
+	wait_for "$HEAPTAP_LOG" '^Attached to ' "$PROFILER"
 }
 
 # An ended target ends its profiler, too.
@@ -94,38 +95,12 @@ stop_profiler() {
 	wait "$PROFILER" || true
 }
 
-# start_pair LIBRARY [OPTION]: the program `pair`, which waits, with a library preloaded or none.
-start_pair() {
-	start_target env LD_PRELOAD="$1" "$BENCH/pair" --wait "${@:2}" "$SECONDS_PER_ROW"
-}
-
-# finish_pair: lets it run, and prints ns per pair and of CPU.
-finish_pair() {
-	run_target ' of CPU$'
-	pair_result <target.out
-}
-
-# finish_under START...: the waiting pair, beneath the profiler that this starts.
-finish_under() {
-	"$@" || {
-		kill "$TARGET"
-		return 1
-	}
-	finish_pair >result
-	stop_profiler
-	cat result
-}
-
-pair_result() {
-	sed -n 's/ ns per pair, \(.*\) of CPU$/ \1/p'
-}
-
 # probe_point FILE FUNCTION: FILE:OFFSET where heaptap put its probe, by its own words.
 probe_point() {
 	local delta value vaddr offset
 
 	delta=$(awk -v start="Probe point: $1 $2+" \
-		'index($0, start) == 1 { print substr($0, length(start) + 1) + 0; exit }' heaptap.err)
+		'index($0, start) == 1 { print substr($0, length(start) + 1) + 0; exit }' "$HEAPTAP_LOG")
 	value=$(readelf -W --dyn-syms "$1" |
 		awk -v name="$2" '{ sub(/@.*/, "", $8) } $8 == name && $7 != "UND" { print $2; exit }')
 	read -r offset vaddr < <(readelf -Wl "$1" | awk '$1 == "LOAD" && / R E / { print $2, $3; exit }')
@@ -160,9 +135,8 @@ ratio() {
 }
 
 machine() {
-	printf '%s, %s CPUs, Linux %s; %s rounds of %s s\n' \
-		"$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" "$(uname -r)" \
-		"$ROUNDS" "$SECONDS_PER_ROW"
+	printf '%s, %s CPUs, Linux %s' "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" \
+		"$(nproc)" "$(uname -r)"
 }
 
 # rounds COMMAND: ROUNDS times; a terminal sees how far it is.

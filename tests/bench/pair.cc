@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What a malloc and its free cost, for mixed small sizes: `pair SECONDS` prints `N.N ns per pair,
- * N.N of CPU`. `pair --new SECONDS` does the same with operator new and sized delete, and
- * `pair --throw SECONDS` with throw and catch. With `--wait` in front it prints `ready PID` and
- * waits for a line on stdin before it starts, and for another before it ends.
+ * N.N of CPU`. With `--new` in front it does the same with operator new and sized delete, with
+ * `--throw` with throw and catch. With `--wait` in front it prints `ready PID` and waits for a line
+ * on stdin before it starts, and for another before it ends.
+ *
+ * `pair --turns COUNT` takes turns with others: it prints `ready PID`, and then COUNT times waits
+ * for a byte on stdin, runs for 5 ms, and passes the byte on to descriptor 3. In the end it prints
+ * the ns of CPU per pair of each turn.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -11,10 +15,12 @@
 #include <ctime>
 #include <new>
 #include <unistd.h>
+#include <vector>
 
 #define SIZES 64
 #define LIVE  16 /* blocks between a malloc and its free */
 #define BATCH 256
+#define TURN  0.005 /* seconds */
 
 static size_t sizes[SIZES];
 
@@ -81,10 +87,14 @@ static void run_throw(unsigned long first)
 	}
 }
 
-static void measure(void (*run)(unsigned long), double seconds)
+struct cost {
+	double wall_ns, cpu_ns; /* per pair */
+};
+
+static struct cost measure(void (*run)(unsigned long), double seconds)
 {
-	double start = now_seconds(CLOCK_MONOTONIC), elapsed, cpu;
-	double start_cpu = now_seconds(CLOCK_PROCESS_CPUTIME_ID);
+	double start = now_seconds(CLOCK_MONOTONIC), elapsed;
+	double start_cpu = now_seconds(CLOCK_PROCESS_CPUTIME_ID), cpu;
 	unsigned long pairs = 0;
 
 	do {
@@ -93,33 +103,53 @@ static void measure(void (*run)(unsigned long), double seconds)
 		elapsed = now_seconds(CLOCK_MONOTONIC) - start;
 	} while (elapsed < seconds);
 	cpu = now_seconds(CLOCK_PROCESS_CPUTIME_ID) - start_cpu;
-	printf("%.1f ns per pair, %.1f of CPU\n", elapsed * 1e9 / pairs, cpu * 1e9 / pairs);
+	return {elapsed * 1e9 / pairs, cpu * 1e9 / pairs};
+}
+
+static int take_turns(void (*run)(unsigned long), long count)
+{
+	std::vector<double> turns(count);
+	char byte;
+
+	for (double &turn : turns) {
+		if (read(STDIN_FILENO, &byte, 1) != 1)
+			return 1;
+		turn = measure(run, TURN).cpu_ns;
+		if (write(3, &byte, 1) != 1)
+			return 1;
+	}
+	for (double turn : turns)
+		printf("%.1f\n", turn);
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
 	void (*run)(unsigned long) = run_heap<c_allocate, c_release>;
+	bool waits = false, turns = false;
 	static char buffer[BUFSIZ];
-	bool waits = false;
+	struct cost cost;
 
 	setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
 	for (size_t i = 0; i < SIZES; i++)
 		sizes[i] = 8 + i * 2654435761u % 400;
 	for (; argc > 1 && argv[1][0] == '-'; argv++, argc--) {
-		if (!strcmp(argv[1], "--wait"))
-			waits = true;
-		else if (!strcmp(argv[1], "--new"))
+		waits |= !strcmp(argv[1], "--wait");
+		turns |= !strcmp(argv[1], "--turns");
+		if (!strcmp(argv[1], "--new"))
 			run = run_heap<cxx_allocate, cxx_release>;
-		else if (!strcmp(argv[1], "--throw"))
+		if (!strcmp(argv[1], "--throw"))
 			run = run_throw;
-		else
-			return 2;
 	}
-	if (waits) {
+	if (waits || turns)
 		printf("ready %d\n", getpid());
+	fflush(stdout);
+	if (turns)
+		return take_turns(run, argc > 1 ? strtol(argv[1], nullptr, 10) : 1);
+	if (waits)
 		wait_line();
-	}
-	measure(run, argc > 1 ? strtod(argv[1], nullptr) : 1);
+	cost = measure(run, argc > 1 ? strtod(argv[1], nullptr) : 1);
+	printf("%.1f ns per pair, %.1f of CPU\n", cost.wall_ns, cost.cpu_ns);
 	if (waits)
 		wait_line();
 	return 0;
