@@ -10,6 +10,7 @@
 #include "probe/linkage.h"
 
 #include <errno.h>
+#include <gelf.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -199,6 +200,26 @@ bool linkage_unwinder(const struct linkage *linkage, uint32_t module, uint64_t *
 	*ret_vaddr = linkage->modules[module].unwinder;
 	*ret_size = linkage->modules[module].unwinder_size;
 	return *ret_vaddr;
+}
+
+bool linkage_can_throw(struct linkage *linkage, uint32_t index)
+{
+	Elf *elf = image_elf(linkage->modules[index].image);
+	bool has_sections = false;
+	Elf_Scn *scn = NULL;
+	size_t names;
+
+	while (!elf_getshdrstrndx(elf, &names) && (scn = elf_nextscn(elf, scn))) {
+		GElf_Shdr shdr;
+		const char *name =
+			gelf_getshdr(scn, &shdr) ? elf_strptr(elf, names, shdr.sh_name) : NULL;
+
+		has_sections |= name && !strcmp(name, ".text");
+		if (name && !strcmp(name, ".gcc_except_table"))
+			return true;
+	}
+	return !has_sections || linkage_imports(linkage, index, "__cxa_throw") ||
+	       linkage_imports(linkage, index, "_ZSt17__throw_bad_allocv");
 }
 
 const struct functions *linkage_starts(struct linkage *linkage, uint32_t index)

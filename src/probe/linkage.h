@@ -64,6 +64,8 @@ const struct linked_function *linkage_functions(const struct linkage *linkage, u
 /* Where C++ exceptions begin, if the module has that: _Unwind_RaiseException(). */
 bool linkage_unwinder(const struct linkage *linkage, uint32_t module, uint64_t *ret_vaddr,
 		      uint64_t *ret_size);
+/* Whether code of the module may throw: it has tables for exceptions, or calls what throws. */
+bool linkage_can_throw(struct linkage *linkage, uint32_t module);
 const struct functions *linkage_starts(struct linkage *linkage, uint32_t module);
 
 /* The name by which the dynamic linker fills the word at an address, or NULL. */

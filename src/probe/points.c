@@ -189,12 +189,14 @@ static void find_unwinders(struct linkage *linkage, struct probe_points *points,
  * A function that throws through a return probe would end the program. With a probe where
  * exceptions begin that is mended (throw_enter() in bpf/); else the return must not be probed.
  */
-static void settle_throwing(struct candidates *candidates, struct probe_points *points, bool mended)
+static void settle_throwing(struct linkage *linkage, struct candidates *candidates,
+			    struct probe_points *points, bool mended)
 {
 	for (size_t i = 0; i < candidates->count; i++) {
 		struct candidate *candidate = &candidates->entries[i];
 
-		if (!candidate->linked->function->throws || !candidate_counts(candidate))
+		if (!candidate->linked->function->throws || !candidate_counts(candidate) ||
+		    !linkage_can_throw(linkage, candidate->place.module))
 			continue;
 		if (mended)
 			points->modules[candidate->place.module].throws = true;
@@ -220,7 +222,7 @@ static int find(struct linkage *linkage, const struct points_options *options,
 	for (size_t i = 0; i < candidates->count; i++)
 		points->truncated |= candidates->entries[i].flow.truncated;
 	find_unwinders(linkage, points, &has_unwinder);
-	settle_throwing(candidates, points, has_unwinder);
+	settle_throwing(linkage, candidates, points, has_unwinder);
 	for (size_t i = 0; i < candidates->count && !err; i++) {
 		const struct candidate *candidate = &candidates->entries[i];
 

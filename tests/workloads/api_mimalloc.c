@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * mimalloc's own functions, ten times each. `api_mimalloc destroy` is about mi_heap_destroy(),
- * which frees a heap's blocks without a call for each.
+ * mimalloc's own functions, ten times each. Not mi_strdup() and its like, whose size no argument
+ * tells, nor mi_heap_destroy(), which frees without a call for each block.
  */
 #include <errno.h>
 #include <mimalloc.h>
@@ -106,20 +106,6 @@ SITE_FN static struct block api_pvalloc(size_t size)
 	size = (size + 4095) / 4096 * 4096;
 	return block_new(&api_pvalloc_site, opaque(mi_pvalloc(size)), size);
 }
-
-static char *text_of(size_t size)
-{
-	static char text[64000];
-
-	require(size <= sizeof(text));
-	memset(text, 'x', size - 1);
-	text[size - 1] = '\0';
-	return text;
-}
-
-SIMPLE(api_strdup, mi_strdup(text_of(size)))
-SIMPLE(api_strndup, mi_strndup(text_of(size), size + 10))
-SIMPLE(heap_strdup, mi_heap_strdup(heap, text_of(size)))
 
 /* Resizes in place or not at all. */
 SITE_BELOW(api_expand);
@@ -235,9 +221,6 @@ static struct block (*const calls[])(size_t) = {
 	heap_malloc_small,
 	api_posix_memalign,
 	api_pvalloc,
-	api_strdup,
-	api_strndup,
-	heap_strdup,
 	api_expand,
 	api_reallocf_fails,
 	api_fails,
@@ -260,33 +243,11 @@ static void run_calls(void)
 	}
 }
 
-SITE_BELOW(destroyed_malloc);
-SITE_FN static struct block destroyed_malloc(mi_heap_t *of, size_t size)
-{
-	return block_new(&destroyed_malloc_site, opaque(mi_heap_malloc(of, size)), size);
-}
-
-/* What a heap leaves behind: its blocks with mi_heap_delete, nothing with mi_heap_destroy. */
-static void run_destroy(void)
-{
-	mi_heap_t *destroyed = mi_heap_new();
-
-	for (size_t n = 0; n < TIMES; n++) {
-		struct block block = destroyed_malloc(destroyed, 100 + n);
-
-		block_take(&block);
-	}
-	mi_heap_destroy(destroyed);
-}
-
 int main(int argc, char **argv)
 {
 	truth_start(&argc, argv);
 	heap = mi_heap_new();
-	if (argc > 1)
-		run_destroy();
-	else
-		run_calls();
+	run_calls();
 	/* Its blocks live on in the thread's default heap. */
 	mi_heap_delete(heap);
 	return truth_finish();
