@@ -88,6 +88,9 @@ static long throw_note(__u64 turn, void *context)
 	if (slot >= request->sp && at < THROW_MAX_RETURNS &&
 	    !bpf_probe_read_user(&address, sizeof(address), (void *)slot) &&
 	    address == request->trampoline) {
+		/* Kernel 6.1 forgets what it knew of a number that was on the stack meanwhile. */
+		barrier_var(at);
+		at &= THROW_MAX_RETURNS - 1;
 		request->returns[at].slot = slot;
 		request->returns[at].address = BPF_CORE_READ(instance, orig_ret_vaddr);
 		request->count = at + 1;
