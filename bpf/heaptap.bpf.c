@@ -18,6 +18,7 @@
 #include "sampler.bpf.h"
 #include "sites.bpf.h"
 #include "pending.bpf.h"
+#include "process.bpf.h"
 #include "stack.bpf.h"
 #include "throw.bpf.h"
 
@@ -110,8 +111,11 @@ static __always_inline __u32 process_serial(void)
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct process_record *process = bpf_map_lookup_elem(&processes, &tgid);
 
-	if (!epochs.active || !process || process->held)
+	if (!epochs.active || !process || process->held) {
+		if (epochs.active && !process)
+			__sync_fetch_and_add(&outside_count, 1);
 		return 0;
+	}
 	return process->serial;
 }
 
@@ -456,52 +460,89 @@ int throw_enter(struct pt_regs *ctx)
 	return 0;
 }
 
-/* The lock is held for some ten instructions, unless its holder is preempted. */
-#define CLOSE_ATTEMPTS 128
-
-/* Closes the epoch because the process leaves the scope; the loader does it if the lock stays
- * taken. */
-static __always_inline void process_leave(__u32 tgid, enum epoch_reason reason)
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
 {
-	int i;
+	__u32 tgid = BPF_CORE_READ(child, tgid), parent_tgid = BPF_CORE_READ(parent, tgid);
+	struct process_record *process, record = {.shared = 1};
 
-	bpf_map_delete_elem(&processes, &tgid);
-	for (i = 0; i < CLOSE_ATTEMPTS; i++) {
-		if (!__sync_val_compare_and_swap(&epochs.closing, 0, 1)) {
-			epoch_close(reason);
-			return;
-		}
+	/* A thread is no process. */
+	if (BPF_CORE_READ(child, pid) != (int)tgid)
+		return 0;
+	process = bpf_map_lookup_elem(&processes, &parent_tgid);
+	if (process && !process->held && settings.follow &&
+	    BPF_CORE_READ(child, mm) == BPF_CORE_READ(parent, mm)) {
+		record.serial = process->serial;
+		if (bpf_map_update_elem(&processes, &tgid, &record, BPF_ANY))
+			loss_add(LOSS_PROCESS_FULL, 0);
+		else
+			__sync_fetch_and_add(&process_count, 1);
+		return 0;
 	}
+	if ((process && !process->held && settings.follow) || scope_has(child))
+		process_enter(child, parent_tgid, 0);
+	return 0;
 }
 
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(process_exec, struct task_struct *task)
 {
-	__u32 tgid = BPF_CORE_READ(task, tgid);
+	__u32 tgid = BPF_CORE_READ(task, tgid), old;
 	struct process_record *process = bpf_map_lookup_elem(&processes, &tgid);
+	struct process_info *info;
 
-	if (!process)
+	if (!process) {
+		if (scope_has(task))
+			process_enter(task, 0, 1);
 		return 0;
-	if (process->held)
+	}
+	old = process->serial;
+	if (process->held) {
+		info = bpf_map_lookup_elem(&process_infos, &old);
+		if (info)
+			BPF_CORE_READ_STR_INTO(&info->comm, task, comm);
 		process->held = 0;
-	else
-		process_leave(tgid, EPOCH_EXEC);
+		return 0;
+	}
+	process->serial = process_number(task, 0, 1);
+	if (!process->shared)
+		process_gone(old, 0, NULL);
+	process->shared = 0;
 	return 0;
 }
 
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(process_exit, struct task_struct *task)
 {
-	__u32 tgid = BPF_CORE_READ(task, tgid);
+	__u32 tgid = BPF_CORE_READ(task, tgid), serial, shared, last;
 	struct process_record *process = bpf_map_lookup_elem(&processes, &tgid);
 
 	if (!process)
 		return 0;
+	serial = process->serial;
+	shared = process->shared;
 	/* A thread that dies inside realloc has not freed the old block. */
-	pending_leave(process->serial, task);
+	pending_leave(serial, task);
 	/* The last thread ends the process, whichever it is. */
-	if (!BPF_CORE_READ(task, signal, live.counter))
-		process_leave(tgid, EPOCH_EXIT);
+	if (BPF_CORE_READ(task, signal, live.counter) || bpf_map_delete_elem(&processes, &tgid))
+		return 0;
+	last = __sync_fetch_and_add(&process_count, -1) == 1;
+	if (!shared)
+		process_gone(serial, last, task);
+	if (last && settings.scope != SCOPE_ALL)
+		process_last_left();
+	return 0;
+}
+
+/* A process is moved to another cgroup, which may be the scope's. */
+SEC("tp_btf/cgroup_attach_task")
+int BPF_PROG(process_moved, struct cgroup *to, const char *path, struct task_struct *task)
+{
+	__u32 tgid = BPF_CORE_READ(task, tgid);
+
+	if (settings.scope == SCOPE_CGROUP && cgroup_is_below(to) &&
+	    !bpf_map_lookup_elem(&processes, &tgid))
+		process_enter(task, 0, 0);
 	return 0;
 }
 

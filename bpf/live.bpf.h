@@ -31,6 +31,23 @@ static __always_inline void live_forget(__u64 address)
 	__sync_fetch_and_add(live_filter_slot(address), -1);
 }
 
+/*
+ * The share of the table that one of several processes may have: false if it has that. Only a limit
+ * of its own is worth the look at the process.
+ */
+static __always_inline bool live_share(__u32 serial, __s64 change)
+{
+	struct process_info *info;
+
+	if (!settings.max_live_each)
+		return true;
+	info = bpf_map_lookup_elem(&process_infos, &serial);
+	if (!info || (change > 0 && info->live >= settings.max_live_each))
+		return false;
+	__sync_fetch_and_add(&info->live, change);
+	return true;
+}
+
 /* Takes the record of a block out of the table; the filter still knows its address. */
 static __always_inline bool live_take(__u32 serial, __u64 address, struct live_record *record)
 {
@@ -40,7 +57,10 @@ static __always_inline bool live_take(__u32 serial, __u64 address, struct live_r
 	if (!found)
 		return false;
 	*record = *found;
-	return bpf_map_delete_elem(&live, &key) == 0;
+	if (bpf_map_delete_elem(&live, &key))
+		return false;
+	live_share(serial, -1);
+	return true;
 }
 
 /* Puts a taken record back, as it was. */
@@ -49,7 +69,10 @@ static __always_inline bool live_restore(__u32 serial, __u64 address,
 {
 	struct live_key key = {.address = address, .serial = serial};
 
-	return bpf_map_update_elem(&live, &key, record, BPF_NOEXIST) == 0;
+	if (bpf_map_update_elem(&live, &key, record, BPF_NOEXIST))
+		return false;
+	live_share(serial, 1);
+	return true;
 }
 
 /* 0, -EEXIST if the address has a record already, or another negative error if the table is full.
@@ -60,11 +83,15 @@ static __always_inline long live_insert(__u32 serial, __u64 address,
 	struct live_key key = {.address = address, .serial = serial};
 	long err;
 
+	if (!live_share(serial, 1))
+		return -7; /* E2BIG */
 	/* Before the insertion: the filter must never miss a record. */
 	__sync_fetch_and_add(live_filter_slot(address), 1);
 	err = bpf_map_update_elem(&live, &key, record, BPF_NOEXIST);
-	if (err)
+	if (err) {
 		live_forget(address);
+		live_share(serial, -1);
+	}
 	return err;
 }
 

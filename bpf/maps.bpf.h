@@ -12,6 +12,7 @@
 #include "heaptap/settings.h"
 #include "heaptap/site.h"
 #include "heaptap/stack.h"
+#include "heaptap/process.h"
 #include "heaptap/throw.h"
 #include "heaptap/weight.h"
 
@@ -22,6 +23,11 @@ const volatile struct sampling_tables sampling = {};
 volatile struct epoch_state epochs = {};
 __u32 live_filter[LIVE_FILTER_SIZE] = {};
 __u32 image_count = 0;
+volatile __u32 last_serial = 0;
+/* Processes in the scope. */
+volatile __u32 process_count = 0;
+/* Calls in other processes that got as far as a sample. */
+volatile __u64 outside_count = 0;
 /* What keys there are in nested_calls: NESTED_*. */
 volatile __u32 nested_kinds = 0;
 
@@ -127,12 +133,21 @@ struct {
 	__type(value, struct image_sight);
 } images SEC(".maps");
 
+/* By tgid. The loader sets max_entries, here and below. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
+	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct process_record);
 } processes SEC(".maps");
+
+/* By serial. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct process_info);
+} process_infos SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -38,6 +38,7 @@ static __always_inline struct site_counters *site_get(__u32 serial, __u64 stack_
 static __always_inline enum epoch_reason epoch_crossed(void)
 {
 	__u64 allocated = epochs.totals.alloc_bytes, freed = epochs.totals.freed_bytes;
+	__u64 left = freed + epochs.totals.gone_bytes;
 
 	if (settings.alloc_interval &&
 	    allocated >= epochs.at_last_close.alloc_bytes + settings.alloc_interval)
@@ -45,8 +46,8 @@ static __always_inline enum epoch_reason epoch_crossed(void)
 	if (settings.free_interval &&
 	    freed >= epochs.at_last_close.freed_bytes + settings.free_interval)
 		return EPOCH_FREE_INTERVAL;
-	if (settings.inuse_interval && allocated > freed &&
-	    allocated - freed > epochs.high_water + settings.inuse_interval)
+	if (settings.inuse_interval && allocated > left &&
+	    allocated - left > epochs.high_water + settings.inuse_interval)
 		return EPOCH_INUSE_INTERVAL;
 	return 0;
 }

@@ -433,27 +433,27 @@ size_t allocators_count(const struct allocators *allocators)
 	return allocators->probed;
 }
 
-int allocators_report_none(const struct allocators *allocators, pid_t pid, const char *comm)
+int allocators_report_none(const struct allocators *allocators, const char *words)
 {
 	const struct runtimes *runtimes = allocators->context.runtimes;
 	char described[2048];
 
 	if (runtimes_count(runtimes))
-		return log_error(0, "no allocator found in %d (%s), but there is %s", pid, comm,
+		return log_error(0, "no allocator found in %s, but there is %s", words,
 				 runtimes_explain_none(runtimes));
 	locator_describe(allocators->locator, described, sizeof(described));
 	if (*described)
-		return log_error(0, "no allocator found in %d (%s): %s", pid, comm, described);
+		return log_error(0, "no allocator found in %s: %s", words, described);
 	if (allocators->searched > MAX_NAMED_FILES)
 		return log_error(
 			0,
-			"no allocator found in %d (%s): neither %s nor the %zu files after "
+			"no allocator found in %s: neither %s nor the %zu files after "
 			"them define malloc and free; does it use functions with a prefix "
 			"(--symbol-prefix)?",
-			pid, comm, allocators->searched_names,
+			words, allocators->searched_names,
 			allocators->searched - MAX_NAMED_FILES);
 	return log_error(0,
-			 "no allocator found in %d (%s): %s does not define malloc and free; does "
+			 "no allocator found in %s: %s does not define malloc and free; does "
 			 "it use functions with a prefix (--symbol-prefix)?",
-			 pid, comm, allocators->searched_names);
+			 words, allocators->searched_names);
 }

@@ -74,6 +74,6 @@ struct allocators_late {
 struct allocators_late allocators_late(const struct allocators *allocators);
 
 /* Prints that none of the files has an allocator, and what to do; returns a negative errno. */
-int allocators_report_none(const struct allocators *allocators, pid_t pid, const char *comm);
+int allocators_report_none(const struct allocators *allocators, const char *words);
 
 #endif

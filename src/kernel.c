@@ -2,11 +2,13 @@
 #include "kernel.h"
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/membarrier.h>
 #include <sched.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -15,7 +17,9 @@
 
 #include "heaptap/throw.h"
 #include "heaptap.skel.h"
+#include "kernel_maps.h"
 #include "probe/sampling.h"
+#include "proc/process.h"
 
 /* From linux/bpf.h of 6.13; Debian 12's headers are older. */
 #define TRACE_UPROBE_MULTI   48
@@ -26,7 +30,6 @@ struct kernel {
 	struct ring_buffer *ring;
 	struct ring_buffer *throw_ring;
 	struct attach_programs programs;
-	__u32 next_serial;
 	int cpu_count;
 };
 
@@ -72,6 +75,28 @@ static int program_fd(const struct bpf_program *program)
 	return bpf_program__autoload(program) ? bpf_program__fd(program) : -1;
 }
 
+int kernel_cgroup_subsys(const char *controller)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+	const struct btf_type *type;
+	char name[64];
+	int id, subsys = -ENOENT;
+
+	if (!btf)
+		return -errno;
+	snprintf(name, sizeof(name), "%s_cgrp_id", controller);
+	id = btf__find_by_name_kind(btf, "cgroup_subsys_id", BTF_KIND_ENUM);
+	type = id < 0 ? NULL : btf__type_by_id(btf, id);
+	for (int i = 0; type && i < btf_vlen(type); i++) {
+		const struct btf_enum *value = btf_enum(type) + i;
+
+		if (!strcmp(btf__name_by_offset(btf, value->name_off), name))
+			subsys = value->val;
+	}
+	btf__free(btf);
+	return subsys;
+}
+
 int kernel_open(const struct kernel_options *options, struct kernel **ret)
 {
 	_cleanup_free_ struct sampling_tables *tables = NULL;
@@ -90,8 +115,6 @@ int kernel_open(const struct kernel_options *options, struct kernel **ret)
 	kernel->cpu_count = libbpf_num_possible_cpus();
 	if (kernel->cpu_count < 0)
 		return kernel->cpu_count;
-	kernel->next_serial = 1;
-
 	object = kernel->object = heaptap_bpf__open();
 	if (!object)
 		return -errno;
@@ -103,9 +126,19 @@ int kernel_open(const struct kernel_options *options, struct kernel **ret)
 		.inuse_interval = options->inuse_interval << WEIGHT_BYTES_SHIFT,
 		.exact = options->sample_bytes == 1,
 		.session = options->mode == ATTACH_SESSION,
+		.scope = options->scope.kind,
+		.follow = options->scope.follow,
+		.cgroup_subsys = options->scope.cgroup_subsys,
+		.cgroup_id = options->scope.cgroup_id,
+		.own_tgid = getpid(),
+		.max_live_each = options->max_live_each,
 	};
 	object->bss->epochs.current = 1;
 	bpf_map__set_max_entries(object->maps.live, options->max_live);
+	bpf_map__set_max_entries(object->maps.chunks, options->max_stacks);
+	bpf_map__set_max_entries(object->maps.processes, options->max_processes);
+	/* Also of those that have left, until they are taken note of. */
+	bpf_map__set_max_entries(object->maps.process_infos, 2 * options->max_processes);
 	choose_programs(object, options->mode);
 	err = heaptap_bpf__load(object);
 	if (err)
@@ -227,8 +260,14 @@ int kernel_attach_lifecycle(struct kernel *kernel)
 {
 	struct heaptap_bpf *object = kernel->object;
 
+	object->links.process_fork = bpf_program__attach(object->progs.process_fork);
+	if (!object->links.process_fork)
+		return -errno;
 	object->links.process_exec = bpf_program__attach(object->progs.process_exec);
 	if (!object->links.process_exec)
+		return -errno;
+	object->links.process_moved = bpf_program__attach(object->progs.process_moved);
+	if (!object->links.process_moved)
 		return -errno;
 	object->links.process_exit = bpf_program__attach(object->progs.process_exit);
 	if (!object->links.process_exit)
@@ -258,20 +297,93 @@ int kernel_add_foreign_call(struct kernel *kernel, __u32 image_id, __u32 return_
 			  NESTED_FOREIGN);
 }
 
-int kernel_add_process(struct kernel *kernel, pid_t pid, bool held)
+static __u64 monotonic_ns(void)
 {
-	struct process_record record = {.serial = kernel->next_serial++, .held = held};
-	__u32 key = pid;
+	struct timespec now;
 
-	return bpf_map__update_elem(kernel->object->maps.processes, &key, sizeof(key), &record,
-				    sizeof(record), BPF_ANY);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
-void kernel_remove_process(struct kernel *kernel, pid_t pid)
+int kernel_add_process(struct kernel *kernel, pid_t pid, const char *comm, bool held)
+{
+	struct heaptap_bpf *object = kernel->object;
+	__u32 key = pid, serial = __atomic_add_fetch(&object->bss->last_serial, 1, __ATOMIC_SEQ_CST);
+	struct process_record record = {.serial = serial, .held = held};
+	struct process_info info = {
+		.tgid = pid,
+		.inner_tgid = process_inner_pid(pid),
+		.start_ns = monotonic_ns(),
+		.executed = held,
+	};
+	int err;
+
+	snprintf(info.comm, sizeof(info.comm), "%s", comm);
+	err = bpf_map__update_elem(object->maps.process_infos, &serial, sizeof(serial), &info,
+				   sizeof(info), BPF_ANY);
+	if (err)
+		return err;
+	err = bpf_map__update_elem(object->maps.processes, &key, sizeof(key), &record,
+				   sizeof(record), BPF_NOEXIST);
+	if (err) {
+		bpf_map__delete_elem(object->maps.process_infos, &serial, sizeof(serial), 0);
+		return err == -EEXIST ? 0 : err;
+	}
+	__atomic_fetch_add(&object->bss->process_count, 1, __ATOMIC_SEQ_CST);
+	return 0;
+}
+
+bool kernel_has_process(const struct kernel *kernel, pid_t pid)
+{
+	struct process_record record;
+	__u32 key = pid;
+
+	return !bpf_map__lookup_elem(kernel->object->maps.processes, &key, sizeof(key), &record,
+				     sizeof(record), 0);
+}
+
+int kernel_drop_process(struct kernel *kernel, pid_t pid)
 {
 	__u32 key = pid;
 
-	bpf_map__delete_elem(kernel->object->maps.processes, &key, sizeof(key), 0);
+	/* A program may have done so at its exit. */
+	if (bpf_map__delete_elem(kernel->object->maps.processes, &key, sizeof(key), 0))
+		return -ESRCH;
+	__atomic_fetch_sub(&kernel->object->bss->process_count, 1, __ATOMIC_SEQ_CST);
+	return 0;
+}
+
+size_t kernel_process_count(const struct kernel *kernel)
+{
+	return __atomic_load_n(&kernel->object->bss->process_count, __ATOMIC_SEQ_CST);
+}
+
+uint64_t kernel_outside_count(const struct kernel *kernel)
+{
+	return __atomic_load_n(&kernel->object->bss->outside_count, __ATOMIC_RELAXED);
+}
+
+int kernel_read_processes(struct kernel *kernel,
+			  int (*seen)(void *arg, __u32 serial, const struct process_info *info),
+			  void *arg)
+{
+	return kernel_maps_processes(bpf_map__fd(kernel->object->maps.process_infos), seen, arg);
+}
+
+int kernel_purge(struct kernel *kernel, bool (*gone)(void *arg, __u32 serial), void *arg)
+{
+	struct heaptap_bpf *object = kernel->object;
+	__u64 bytes = 0;
+	int err = kernel_maps_purge(bpf_map__fd(object->maps.live), object->bss->live_filter, gone,
+				    arg, &bytes);
+
+	__atomic_fetch_add(&object->bss->epochs.totals.gone_bytes, bytes, __ATOMIC_SEQ_CST);
+	return err;
+}
+
+void kernel_forget_process(struct kernel *kernel, __u32 serial)
+{
+	bpf_map__delete_elem(kernel->object->maps.process_infos, &serial, sizeof(serial), 0);
 }
 
 void kernel_set_active(struct kernel *kernel, bool active)
@@ -352,6 +464,7 @@ bool kernel_next_epoch(struct kernel *kernel, struct epoch_record *ret)
 	ret->time_ns = record->time_ns;
 	ret->totals.alloc_bytes = record->totals.alloc_bytes;
 	ret->totals.freed_bytes = record->totals.freed_bytes;
+	ret->totals.gone_bytes = record->totals.gone_bytes;
 	wait_for_programs();
 	return true;
 }
@@ -360,58 +473,8 @@ struct epoch_totals kernel_totals(const struct kernel *kernel)
 {
 	volatile struct epoch_state *state = epoch_state(kernel);
 
-	return (struct epoch_totals){state->totals.alloc_bytes, state->totals.freed_bytes};
-}
-
-#define DRAIN_BATCH 4096
-
-/*
- * All sites of an epoch. A batch lookup goes bucket by bucket, so entries that are there all the
- * while, as those of a closed epoch are, are seen exactly once whatever else happens in the map.
- */
-static int collect_sites(int map, __u32 epoch, struct site_key **ret_keys,
-			 struct site_counters **ret_values, size_t *ret_count)
-{
-	_cleanup_free_ struct site_key *keys = NULL;
-	_cleanup_free_ struct site_counters *values = NULL;
-	size_t count = 0, capacity = 0;
-	bool more = true;
-	__u32 batch = 0, n;
-
-	for (void *from = NULL; more; from = &batch) {
-		if (capacity - count < DRAIN_BATCH) {
-			struct site_key *more_keys;
-			struct site_counters *more_values;
-
-			capacity = capacity * 2 + DRAIN_BATCH;
-			more_keys = reallocarray(keys, capacity, sizeof(*keys));
-			if (more_keys)
-				keys = more_keys;
-			more_values = reallocarray(values, capacity, sizeof(*values));
-			if (more_values)
-				values = more_values;
-			if (!more_keys || !more_values)
-				return -ENOMEM;
-		}
-		n = DRAIN_BATCH;
-		if (bpf_map_lookup_batch(map, from, &batch, keys + count, values + count, &n,
-					 NULL)) {
-			if (errno != ENOENT)
-				return -errno;
-			more = false;
-		}
-		/* Keep those of the epoch. */
-		for (size_t i = count, end = count + n; i < end; i++) {
-			if (keys[i].epoch != epoch)
-				continue;
-			keys[count] = keys[i];
-			values[count++] = values[i];
-		}
-	}
-	*ret_keys = take_ptr(keys);
-	*ret_values = take_ptr(values);
-	*ret_count = count;
-	return 0;
+	return (struct epoch_totals){state->totals.alloc_bytes, state->totals.freed_bytes,
+				     state->totals.gone_bytes};
 }
 
 int kernel_drain(struct kernel *kernel, __u32 epoch,
@@ -424,7 +487,7 @@ int kernel_drain(struct kernel *kernel, __u32 epoch,
 	_cleanup_free_ struct site_counters *values = NULL;
 	size_t count = 0;
 
-	err = collect_sites(map, epoch, &keys, &values, &count);
+	err = kernel_maps_sites(map, epoch, &keys, &values, &count);
 	if (err)
 		return err;
 	for (size_t i = 0; i < count; i++) {

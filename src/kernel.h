@@ -12,6 +12,7 @@
 #include "heaptap/epoch.h"
 #include "heaptap/losses.h"
 #include "heaptap/probe.h"
+#include "heaptap/process.h"
 #include "heaptap/settings.h"
 #include "heaptap/site.h"
 #include "heaptap/stack.h"
@@ -21,15 +22,30 @@
 
 struct kernel;
 
+/* Which processes come into the scope by themselves. */
+struct kernel_scope {
+	enum scope_kind kind;
+	bool follow;	   /* children of those that are in it */
+	int cgroup_subsys; /* of SCOPE_CGROUP: see kernel_cgroup_subsys(); -1: the v2 hierarchy */
+	__u64 cgroup_id;   /* of the directory in kernfs */
+};
+
 struct kernel_options {
 	__u64 sample_bytes;   /* 1: exact */
 	__u64 alloc_interval; /* bytes; 0: off */
 	__u64 free_interval;
 	__u64 inuse_interval;
 	__u32 max_live;
+	__u32 max_live_each; /* of one process, or 0: all */
+	__u32 max_stacks;    /* chunks of stacks */
+	__u32 max_processes;
+	struct kernel_scope scope;
 	enum attach_mode mode;
 	bool verbose; /* let libbpf explain failures */
 };
+
+/* The number of a v1 hierarchy's controller in this kernel, or -ENOENT. */
+int kernel_cgroup_subsys(const char *controller);
 
 /*
  * Loads the programs for an attach mode. Errors: -EPERM without the capabilities, -ENOENT without
@@ -61,9 +77,25 @@ int kernel_attach_lifecycle(struct kernel *kernel);
 int kernel_add_nested_call(struct kernel *kernel, __u32 image, __u32 return_offset);
 int kernel_add_foreign_call(struct kernel *kernel, __u32 image_id, __u32 return_offset);
 
-/* Takes a process into the scope, and out of it. held: until its next exec nothing is counted. */
-int kernel_add_process(struct kernel *kernel, pid_t pid, bool held);
-void kernel_remove_process(struct kernel *kernel, pid_t pid);
+/*
+ * Takes a process into the scope, unless it is in there. held: until its next exec nothing is
+ * counted. Errors: -E2BIG if the table is full.
+ */
+int kernel_add_process(struct kernel *kernel, pid_t pid, const char *comm, bool held);
+bool kernel_has_process(const struct kernel *kernel, pid_t pid);
+/* Takes out one that was gone before its exit could be seen. -ESRCH if it was not in there. */
+int kernel_drop_process(struct kernel *kernel, pid_t pid);
+/* Processes in the scope now. */
+size_t kernel_process_count(const struct kernel *kernel);
+/* Calls outside the scope that got as far as a sample. */
+uint64_t kernel_outside_count(const struct kernel *kernel);
+/* Calls seen() for every serial that is known, in no order. It may forget that serial. */
+int kernel_read_processes(struct kernel *kernel,
+			  int (*seen)(void *arg, __u32 serial, const struct process_info *info),
+			  void *arg);
+void kernel_forget_process(struct kernel *kernel, __u32 serial);
+/* Takes the live records of serials that are gone out of the table. */
+int kernel_purge(struct kernel *kernel, bool (*gone)(void *arg, __u32 serial), void *arg);
 
 /* From here on allocations are counted, or not. */
 void kernel_set_active(struct kernel *kernel, bool active);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "target.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -12,10 +14,18 @@
 #include "util/log.h"
 #include "util/root.h"
 
-struct target {
+/* A process that was there when the session began. */
+struct member {
 	pid_t pid;
-	int pidfd;
 	char comm[17];
+};
+
+struct target {
+	struct member *members;
+	size_t count;
+	bool all;
+	int pidfd;
+	char words[128];
 	char **argv; /* of a command, not owned */
 	struct command command;
 	struct command_files *files; /* of a command */
@@ -27,6 +37,7 @@ void target_free(struct target *target)
 		return;
 	command_abandon(&target->command);
 	command_files_free(target->files);
+	free(target->members);
 	if (target->pidfd >= 0)
 		close(target->pidfd);
 	free(target);
@@ -85,6 +96,18 @@ static int check_process(pid_t pid, bool force, struct process *process)
 	return 0;
 }
 
+static int add_member(struct target *target, pid_t pid, const char *comm)
+{
+	struct member *members = reallocarray(target->members, target->count + 1, sizeof(*members));
+
+	if (!members)
+		return log_error(ENOMEM, "open the target");
+	target->members = members;
+	members[target->count].pid = pid;
+	snprintf(members[target->count++].comm, sizeof(members->comm), "%s", comm);
+	return 0;
+}
+
 static int open_process(struct target *target, pid_t pid, bool force)
 {
 	struct process process = {};
@@ -93,13 +116,43 @@ static int open_process(struct target *target, pid_t pid, bool force)
 	err = check_process(pid, force, &process);
 	if (err)
 		return err;
-	target->pid = pid;
-	memcpy(target->comm, process.comm, sizeof(target->comm));
-	return 0;
+	for (size_t i = 0; i < target->count; i++)
+		if (target->members[i].pid == pid)
+			return 0;
+	return add_member(target, pid, process.comm);
+}
+
+/* Every process that can be profiled; others are no error here. */
+static int open_all(struct target *target, bool force)
+{
+	DIR *proc = opendir("/proc");
+	struct dirent *entry;
+	int err = 0;
+
+	if (!proc)
+		return log_error(errno, "read /proc");
+	while (!err && (entry = readdir(proc))) {
+		struct process process = {};
+		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		if (pid <= 0 || pid == getpid() || process_read(pid, &process) || process.thread ||
+		    process.kernel_thread || process.zombie)
+			continue;
+		if (process.seccomp_mode && seccomp_kills_return_probes() && !force) {
+			log_warning("PID %d (%s) is left out: its seccomp filter may kill it "
+				    "(--force takes it in)",
+				    pid, process.comm);
+			continue;
+		}
+		err = add_member(target, pid, process.comm);
+	}
+	closedir(proc);
+	return err;
 }
 
 static int open_command(struct target *target, char **argv)
 {
+	char comm[17];
 	int err;
 
 	err = command_find_files(argv[0], &target->files);
@@ -130,28 +183,68 @@ static int open_command(struct target *target, char **argv)
 	if (err)
 		return log_error(err, "start '%s'", argv[0]);
 	target->argv = argv;
-	target->pid = target->command.pid;
-	snprintf(target->comm, sizeof(target->comm), "%.*s", (int)sizeof(target->comm) - 2,
+	snprintf(comm, sizeof(comm), "%.*s", (int)sizeof(comm) - 2,
 		 strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0]);
-	return 0;
+	return add_member(target, target->command.pid, comm);
 }
 
-int target_open(pid_t pid, char **command, bool force, struct target **ret)
+static void find_words(struct target *target)
+{
+	if (target->all)
+		snprintf(target->words, sizeof(target->words), "all processes");
+	else if (target->count == 1)
+		snprintf(target->words, sizeof(target->words), "%d (%s)",
+			 target->members[0].pid, target->members[0].comm);
+	else
+		snprintf(target->words, sizeof(target->words), "%zu processes", target->count);
+}
+
+int target_open(const struct target_options *options, struct target **ret)
 {
 	struct target *target CLEANUP(target) = calloc(1, sizeof(*target));
-	int err;
+	int err = 0;
 
 	if (!target)
 		return log_error(ENOMEM, "open the target");
 	target->pidfd = -1;
 	target->command.release_fd = -1;
-	err = command ? open_command(target, command) : open_process(target, pid, force);
+	target->all = options->all;
+	if (options->command)
+		err = open_command(target, options->command);
+	else if (options->all)
+		err = open_all(target, options->force);
+	for (size_t i = 0; i < options->pid_count && !err; i++)
+		err = open_process(target, options->pids[i], options->force);
 	if (err)
 		return err;
-	target->pidfd = syscall(SYS_pidfd_open, target->pid, 0);
-	if (target->pidfd < 0)
-		return log_error(errno, "open PID %d (%s)", target->pid, target->comm);
+	find_words(target);
+	if (target_is_single(target)) {
+		target->pidfd = syscall(SYS_pidfd_open, target->members[0].pid, 0);
+		if (target->pidfd < 0)
+			return log_error(errno, "open PID %s", target->words);
+	}
 	*ret = take_ptr(target);
+	return 0;
+}
+
+struct kernel_scope target_scope(const struct target_options *options, bool follow)
+{
+	return (struct kernel_scope){
+		.kind = options->all ? SCOPE_ALL : SCOPE_PROCESSES,
+		.follow = follow,
+		.cgroup_subsys = -1,
+	};
+}
+
+/* Of several, those that are gone by now are passed over. */
+static int attach_members(struct target *target, struct allocators *allocators)
+{
+	for (size_t i = 0; i < target->count; i++) {
+		int err = allocators_add_process(allocators, target->members[i].pid);
+
+		if (err && (err != -ESRCH || target_is_single(target)))
+			return err;
+	}
 	return 0;
 }
 
@@ -162,18 +255,38 @@ int target_attach(struct target *target, struct allocators *allocators, bool wai
 	if (target->files)
 		err = allocators_add_files(allocators, target->files->paths, target->files->count);
 	else
-		err = allocators_add_process(allocators, target->pid);
+		err = attach_members(target, allocators);
 	if (err == -ESRCH)
-		return log_error(0, "PID %d (%s) exited before the probes were placed", target->pid,
-				 target->comm);
+		return log_error(0, "PID %s exited before the probes were placed", target->words);
 	if (err || allocators_count(allocators))
 		return err;
-	if (wait && allocators_may_come(allocators)) {
-		log_warning("no allocator found in %d (%s) yet: waiting for it to load one",
-			    target->pid, target->comm);
+	if (wait && (target->all || allocators_may_come(allocators))) {
+		log_warning("no allocator found in %s yet: waiting for one to be loaded",
+			    target->words);
 		return 0;
 	}
-	return allocators_report_none(allocators, target->pid, target->comm);
+	return allocators_report_none(allocators, target->words);
+}
+
+int target_enter(struct target *target, struct kernel *kernel)
+{
+	for (size_t i = 0; i < target->count; i++) {
+		const struct member *member = &target->members[i];
+		int err = kernel_add_process(kernel, member->pid, member->comm, target->argv);
+
+		if (err == -E2BIG) {
+			log_warning("more than the %zu processes that --max-processes allows: the "
+				    "others are not counted",
+				    i);
+			return 0;
+		}
+		if (err)
+			return log_error(err, "put PID %d into the scope", member->pid);
+		/* Its exit may have been missed. */
+		if (kill(member->pid, 0) && errno == ESRCH)
+			kernel_drop_process(kernel, member->pid);
+	}
+	return 0;
 }
 
 int target_start(struct target *target)
@@ -186,14 +299,19 @@ int target_start(struct target *target)
 	return err ? log_error(err, "execute '%s'", target->argv[0]) : 0;
 }
 
-pid_t target_pid(const struct target *target)
+bool target_is_single(const struct target *target)
 {
-	return target->pid;
+	return target->count == 1 && !target->all;
 }
 
-const char *target_comm(const struct target *target)
+const char *target_words(const struct target *target)
 {
-	return target->comm;
+	return target->words;
+}
+
+pid_t target_pid(const struct target *target)
+{
+	return target->count ? target->members[0].pid : 0;
 }
 
 int target_variable(void *arg, const char *name, char *value, size_t size)
@@ -202,7 +320,7 @@ int target_variable(void *arg, const char *name, char *value, size_t size)
 	const char *own = target->argv ? getenv(name) : NULL;
 
 	if (!target->argv)
-		return process_variable(target->pid, name, value, size);
+		return process_variable(target_pid(target), name, value, size);
 	if (!own)
 		return -ENOENT;
 	snprintf(value, size, "%s", own);
@@ -213,9 +331,9 @@ int target_open_root(const struct target *target)
 {
 	char path[64];
 
-	if (target->argv)
+	if (target->argv || !target->count)
 		return -1;
-	snprintf(path, sizeof(path), "/proc/%d/root", target->pid);
+	snprintf(path, sizeof(path), "/proc/%d/root", target_pid(target));
 	return root_open(path);
 }
 
@@ -232,13 +350,13 @@ void target_report_end(struct target *target)
 	if (!target->argv)
 		return;
 	do
-		pid = waitpid(target->pid, &status, WNOHANG);
+		pid = waitpid(target_pid(target), &status, WNOHANG);
 	while (pid < 0 && errno == EINTR);
 	if (pid == 0)
-		log_info("%s (PID %d) goes on running", target->argv[0], target->pid);
-	else if (pid == target->pid && WIFSIGNALED(status))
+		log_info("%s (PID %d) goes on running", target->argv[0], target_pid(target));
+	else if (pid == target_pid(target) && WIFSIGNALED(status))
 		log_info("%s was killed by signal %d (%s)", target->argv[0], WTERMSIG(status),
 			 strsignal(WTERMSIG(status)));
-	else if (pid == target->pid)
+	else if (pid == target_pid(target))
 		log_info("%s exited with status %d", target->argv[0], WEXITSTATUS(status));
 }

@@ -13,12 +13,24 @@
 
 struct target;
 
+struct target_options {
+	const pid_t *pids; /* running processes, or none */
+	size_t pid_count;
+	char **command;	   /* to be started, or NULL */
+	bool all;	   /* the whole machine */
+	bool force;
+};
+
 /*
- * Opens the process, or holds the command. Refuses what cannot be profiled: kernel threads,
+ * Opens the processes, or holds the command. Refuses what cannot be profiled: kernel threads,
  * zombies, threads, heaptap itself and, unless forced, a process that its seccomp filter may kill.
+ * Of all processes, those are left out.
  */
-int target_open(pid_t pid, char **command, bool force, struct target **ret);
+int target_open(const struct target_options *options, struct target **ret);
 void target_free(struct target *target);
+
+/* What the kernel side is to know of it before it is opened. */
+struct kernel_scope target_scope(const struct target_options *options, bool follow);
 
 /*
  * Places the probes on the allocators in the target's files. An error if there are none, unless
@@ -26,16 +38,22 @@ void target_free(struct target *target);
  */
 int target_attach(struct target *target, struct allocators *allocators, bool wait);
 
+/* Takes the processes into the scope. */
+int target_enter(struct target *target, struct kernel *kernel);
 /* Lets a held command go. */
 int target_start(struct target *target);
+/* Whether it is one process, and stays that. */
+bool target_is_single(const struct target *target);
+/* "12 (redis-server)", "3 processes", "all processes". */
+const char *target_words(const struct target *target);
 
+/* The only process, or the first; 0 if there is none yet. */
 pid_t target_pid(const struct target *target);
-const char *target_comm(const struct target *target);
 /* An environment variable of its; arg is the target. For runtimes_new(). */
 int target_variable(void *arg, const char *name, char *value, size_t size);
 /* The root of a running process, for root_open_file(), to be closed; -1 for a command. */
 int target_open_root(const struct target *target);
-/* Readable when the target has exited. */
+/* Readable when the only process has exited; -1 if there are several. */
 int target_fd(const struct target *target);
 /* Says how a command ended, or that it goes on. */
 void target_report_end(struct target *target);

@@ -11,11 +11,15 @@
 /* Snapshots that may wait, each with its copy of the heap's sums. */
 #define MAX_WAITING 32
 
+/* Processes whose JIT code is named, of more than that. */
+#define MAX_REFRESHED 64
+
 struct job {
 	struct job *next;
 	struct snapshot_input input;
 	struct heap *heap;
-	struct snapshot_process process;
+	struct snapshot_process *processes;
+	pid_t file_pid; /* 0: of all processes */
 	struct loss_counter losses[LOSS_COUNT];
 	char scope[256];
 	char reason[128];
@@ -38,6 +42,7 @@ static void job_free(struct job *job)
 	if (!job)
 		return;
 	heap_free(job->heap);
+	free(job->processes);
 	free(job);
 }
 DEFINE_CLEANUP(job, struct job *, job_free)
@@ -46,10 +51,13 @@ DEFINE_CLEANUP(job, struct job *, job_free)
 static bool write_job(struct writer *writer, struct job *job)
 {
 	struct profile *profile CLEANUP(profile) = NULL;
-	int err;
+	int err = 0;
 
 	pthread_mutex_lock(&writer->naming);
-	err = symbolizer_refresh(writer->context.symbolizer, writer->context.pid);
+	for (size_t i = 0; i < job->input.process_count && i < MAX_REFRESHED && !err; i++)
+		if (job->input.processes[i].pid)
+			err = symbolizer_refresh(writer->context.symbolizer,
+						 job->input.processes[i].pid);
 	if (!err)
 		err = snapshot_build(&job->input, &profile);
 	pthread_mutex_unlock(&writer->naming);
@@ -136,15 +144,17 @@ static int job_new(const struct writer *writer, const struct snapshot_input *inp
 	if (err)
 		return err;
 	memcpy(job->losses, input->losses, sizeof(job->losses));
-	job->process = input->processes[0];
+	job->processes = calloc(input->process_count + 1, sizeof(*job->processes));
+	if (!job->processes)
+		return -ENOMEM;
+	memcpy(job->processes, input->processes, input->process_count * sizeof(*job->processes));
 	snprintf(job->scope, sizeof(job->scope), "%s", input->scope);
 	snprintf(job->reason, sizeof(job->reason), "%s", input->reason);
 	job->input = *input;
 	job->input.heap = job->heap;
 	job->input.images = writer->context.images;
 	job->input.symbolizer = writer->context.symbolizer;
-	job->input.processes = &job->process;
-	job->input.process_count = 1;
+	job->input.processes = job->processes;
 	job->input.losses = job->losses;
 	job->input.sample_bytes = writer->context.sample_bytes;
 	job->input.scope = job->scope;

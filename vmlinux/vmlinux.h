@@ -127,9 +127,43 @@ struct uprobe_task {
 	struct return_instance *return_instances;
 };
 
+struct kernfs_node {
+	unsigned long long id;
+};
+
+struct cgroup;
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup_subsys_state *subsys[1]; /* as many as the kernel has controllers */
+	struct cgroup *dfl_cgrp;
+};
+
+struct upid {
+	int nr;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1]; /* level + 1 of them */
+};
+
 struct task_struct {
 	int pid;
 	int tgid;
+	struct task_struct *group_leader;
+	struct pid *thread_pid;
+	struct css_set *cgroups;
+	char comm[16];
 	struct mm_struct *mm;
 	struct signal_struct *signal;
 	struct uprobe_task *utask;

@@ -15,8 +15,7 @@ enum epoch_reason {
 	EPOCH_INUSE_INTERVAL,
 	EPOCH_TIME_INTERVAL,
 	EPOCH_SIGNAL,
-	EPOCH_EXIT,   /* the target exited */
-	EPOCH_EXEC,   /* the target executed another program */
+	EPOCH_EXIT,   /* the last process of the scope exited */
 	EPOCH_DETACH, /* the session ends */
 };
 
@@ -24,6 +23,7 @@ enum epoch_reason {
 struct epoch_totals {
 	__u64 alloc_bytes;
 	__u64 freed_bytes;
+	__u64 gone_bytes; /* that were in use when their process exited or executed */
 };
 
 struct epoch_record {
@@ -50,8 +50,9 @@ struct epoch_state {
 
 static inline __u64 epoch_inuse_bytes(const struct epoch_totals *totals)
 {
-	return totals->alloc_bytes > totals->freed_bytes ? totals->alloc_bytes - totals->freed_bytes
-							 : 0;
+	__u64 left = totals->freed_bytes + totals->gone_bytes;
+
+	return totals->alloc_bytes > left ? totals->alloc_bytes - left : 0;
 }
 
 /*
@@ -63,7 +64,8 @@ static inline __u32 epoch_close_locked(volatile struct epoch_state *state, __u32
 {
 	__u32 epoch = state->current;
 	volatile struct epoch_record *record = &state->records[epoch % EPOCH_RECORDS];
-	struct epoch_totals totals = {state->totals.alloc_bytes, state->totals.freed_bytes};
+	struct epoch_totals totals = {state->totals.alloc_bytes, state->totals.freed_bytes,
+				      state->totals.gone_bytes};
 	__u64 inuse = epoch_inuse_bytes(&totals);
 
 	/* The thresholds move on in any case, so that a refused close is one, and counted once. */
@@ -78,6 +80,7 @@ static inline __u32 epoch_close_locked(volatile struct epoch_state *state, __u32
 	record->time_ns = time_ns;
 	record->totals.alloc_bytes = totals.alloc_bytes;
 	record->totals.freed_bytes = totals.freed_bytes;
+	record->totals.gone_bytes = totals.gone_bytes;
 	state->current = epoch + 1;
 	return epoch;
 }

@@ -25,10 +25,12 @@
 	X(STACK_FULL, "stack_full",                                                                \
 	  "allocations counted without a stack: the stack table was full")                         \
 	X(IMAGE_FULL, "image_full", "frames left as raw addresses: the image table was full")      \
+	X(PROCESS_FULL, "process_full",                                                            \
+	  "processes not counted: the process table was full (--max-processes)")                   \
 	X(SITE_FULL, "site_full", "changes not counted: the site table was full")                  \
 	X(LIVE_FULL, "live_full",                                                                  \
-	  "allocations counted in alloc_* but not in inuse_*: the live table was full "            \
-	  "(--max-live)")                                                                          \
+	  "allocations counted in alloc_* but not in inuse_*: the live table, or the share of it " \
+	  "that one process may take, was full (--max-live)")                                                                          \
 	X(THROW_LATE, "throw_late",                                                                \
 	  "exceptions that met a return probe before the loader had taken it away: they end the "  \
 	  "program")                                                                               \

@@ -12,24 +12,25 @@ struct settings {
 	__u64 inuse_interval;
 	__u8 exact;   /* every allocation is picked, with weight 1 */
 	__u8 session; /* one program runs at entry and return (uprobe_multi session) */
-	__u8 pad[6];
+	__u8 scope;   /* enum scope_kind */
+	__u8 follow;  /* children of processes in the scope come into it */
+	__s8 cgroup_subsys; /* of SCOPE_CGROUP: a v1 hierarchy's, or -1 for the v2 hierarchy */
+	__u8 pad[3];
+	__u32 own_tgid;	    /* the loader's, which is in no scope */
+	__u32 max_live_each; /* live records that one of several processes may have */
+	__u64 cgroup_id;    /* of the directory in kernfs */
 };
 
 enum event_type {
 	EVENT_EPOCH_CLOSED = 1, /* see struct epoch_state */
 	EVENT_IMAGE_SEEN,	/* see struct image_sight, in the images map */
+	EVENT_PROCESS,		/* one came or went, see struct process_info */
 };
 
 /* An event only wakes the loader: what it tells also stands in a map. */
 struct event {
 	__u32 type;
-	__u32 value; /* the epoch; the image id */
-};
-
-/* A process in the scope, by its id in the initial PID namespace. */
-struct process_record {
-	__u32 serial; /* changes at exec, so that records of the old address space are never met */
-	__u32 held;   /* our own child that has not executed its command yet: nothing is counted */
+	__u32 value; /* the epoch; the image id; the serial */
 };
 
 #endif

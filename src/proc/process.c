@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "util/cleanup.h"
@@ -178,4 +179,21 @@ int process_variable(pid_t pid, const char *name, char *value, size_t size)
 			return -E2BIG;
 	}
 	return -ENOENT;
+}
+
+pid_t process_inner_pid(pid_t pid)
+{
+	_cleanup_fclose_ FILE *file = NULL;
+	char path[64], line[512];
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file)) {
+		/* From the outermost namespace to the innermost. */
+		const char *last = strrchr(line, '\t');
+
+		if (!strncmp(line, "NSpid:", 6) && last)
+			return (pid_t)strtol(last + 1, NULL, 10);
+	}
+	return 0;
 }

@@ -35,4 +35,7 @@ bool process_exe(pid_t pid, char *path, size_t size);
  */
 int process_variable(pid_t pid, const char *name, char *value, size_t size);
 
+/* Its PID in the innermost PID namespace that it is in, or 0 if it is gone. */
+pid_t process_inner_pid(pid_t pid);
+
 #endif

@@ -152,6 +152,48 @@ int heap_add(struct heap *heap, const struct site_key *key, const struct site_co
 	return 0;
 }
 
+void heap_end(struct heap *heap, bool (*end)(void *arg, uint32_t serial), void *arg)
+{
+	for (struct heap_site *site = heap->sites; site; site = site->hh.next)
+		if (end(arg, site->key.serial))
+			site->freed = site->alloc;
+}
+
+static void sums_add(struct heap_sum *sum, const struct heap_sum *more)
+{
+	sum->bytes += more->bytes;
+	sum->objects += more->objects;
+	sum->variance += more->variance;
+}
+
+int heap_merge(struct heap *heap, uint32_t (*into)(void *arg, uint32_t serial), void *arg)
+{
+	struct heap_site *site, *next;
+
+	HASH_ITER (hh, heap->sites, site, next) {
+		uint32_t serial = into(arg, site->key.serial);
+		struct heap_site *known;
+
+		if (serial == site->key.serial)
+			continue;
+		HASH_DEL(heap->sites, site);
+		site->key.serial = serial;
+		HASH_FIND(hh, heap->sites, &site->key, sizeof(site->key), known);
+		if (known) {
+			sums_add(&known->alloc, &site->alloc);
+			sums_add(&known->freed, &site->freed);
+			free(site);
+			continue;
+		}
+		HASH_ADD(hh, heap->sites, key, sizeof(site->key), site);
+		if (!site->hh.tbl) {
+			free(site);
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
 const struct heap_site *heap_sites(const struct heap *heap)
 {
 	return heap->sites;

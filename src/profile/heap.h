@@ -6,6 +6,7 @@
 #ifndef HEAPTAP_PROFILE_HEAP_H
 #define HEAPTAP_PROFILE_HEAP_H
 
+#include <stdbool.h>
 #include <uthash.h>
 
 #include "heaptap/site.h"
@@ -55,6 +56,14 @@ DEFINE_CLEANUP(heap, struct heap *, heap_free)
 
 /* Adds the counters of one site and epoch. Returns 0 or -ENOMEM, then nothing was added. */
 int heap_add(struct heap *heap, const struct site_key *key, const struct site_counters *counters);
+
+/* The processes whose serials end() names have left: nothing of theirs is in use any more. */
+void heap_end(struct heap *heap, bool (*end)(void *arg, uint32_t serial), void *arg);
+/*
+ * Adds sites up under other serials, to bound them: into() gives each serial's, or itself.
+ * Returns 0 or -ENOMEM, then some are added up.
+ */
+int heap_merge(struct heap *heap, uint32_t (*into)(void *arg, uint32_t serial), void *arg);
 
 /* All sites, linked by hh.next. NULL if there are none. */
 const struct heap_site *heap_sites(const struct heap *heap);

@@ -222,11 +222,52 @@ static int image_location(struct builder *builder, const struct image_entry *ent
 static const struct snapshot_process *find_process(const struct snapshot_input *input,
 						   uint32_t serial)
 {
-	for (size_t i = 0; i < input->process_count; i++) {
-		if (input->processes[i].serial == serial)
-			return &input->processes[i];
+	size_t low = 0, high = input->process_count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (input->processes[middle].serial == serial)
+			return &input->processes[middle];
+		if (input->processes[middle].serial < serial)
+			low = middle + 1;
+		else
+			high = middle;
 	}
 	return NULL;
+}
+
+static void add_label(struct builder *builder, struct profile_label *labels, size_t *count,
+		      const char *key, const char *value)
+{
+	labels[(*count)++] = (struct profile_label){
+		.key = profile_string(builder->profile, key),
+		.string = profile_string(builder->profile, value),
+	};
+}
+
+/* Returns how many there are. */
+static size_t process_labels(struct builder *builder, uint32_t serial,
+			     struct profile_label labels[4])
+{
+	const struct snapshot_process *process = find_process(builder->input, serial);
+	char number[16];
+	size_t count = 0;
+
+	if (!process)
+		return 0;
+	if (process->pid) {
+		snprintf(number, sizeof(number), "%d", process->pid);
+		add_label(builder, labels, &count, "pid", number);
+	}
+	add_label(builder, labels, &count, "comm", process->comm);
+	if (process->inner_pid) {
+		snprintf(number, sizeof(number), "%d", process->inner_pid);
+		add_label(builder, labels, &count, "nspid", number);
+	}
+	if (*process->container)
+		add_label(builder, labels, &count, "container", process->container);
+	return count;
 }
 
 /* A location for code that no file backs. */
@@ -355,8 +396,7 @@ static int add_site(struct builder *builder, const struct heap_site *site)
 {
 	const struct heap_stack *stack = site->stack;
 	uint32_t locations[STACK_MAX_FRAMES + 1];
-	struct profile_label labels[3];
-	const struct snapshot_process *process;
+	struct profile_label labels[5];
 	size_t location_count = 0, label_count = 0;
 	int64_t values[4] = {
 		round_objects(site->alloc.objects),
@@ -364,10 +404,10 @@ static int add_site(struct builder *builder, const struct heap_site *site)
 		round_objects(site->alloc.objects - site->freed.objects),
 		round_bytes(site->alloc.bytes - site->freed.bytes),
 	};
-	char pid[16];
 	int err = 0;
 
-	if (!values[0] && !values[1])
+	if ((!values[0] && !values[1]) ||
+	    (builder->input->only_serial && site->key.serial != builder->input->only_serial))
 		return 0;
 	if (stack->lost)
 		err = note_location(builder, "[stack lost]", &locations[location_count++]);
@@ -385,18 +425,7 @@ static int add_site(struct builder *builder, const struct heap_site *site)
 			.number = values[1] / values[0],
 			.unit = profile_string(builder->profile, "bytes"),
 		};
-	process = find_process(builder->input, site->key.serial);
-	if (process) {
-		snprintf(pid, sizeof(pid), "%d", process->pid);
-		labels[label_count++] = (struct profile_label){
-			.key = profile_string(builder->profile, "pid"),
-			.string = profile_string(builder->profile, pid),
-		};
-		labels[label_count++] = (struct profile_label){
-			.key = profile_string(builder->profile, "comm"),
-			.string = profile_string(builder->profile, process->comm),
-		};
-	}
+	label_count += process_labels(builder, site->key.serial, labels + label_count);
 	profile_add_sample(builder->profile, locations, location_count, values, labels,
 			   label_count);
 	return 0;

@@ -12,16 +12,19 @@
 /* A process in the scope, for the labels of its samples. */
 struct snapshot_process {
 	uint32_t serial;
-	pid_t pid;
+	pid_t pid;	 /* 0: several that have exited */
+	pid_t inner_pid; /* in its own PID namespace, if that is another; else 0 */
 	char comm[17];
+	char container[65]; /* or "" */
 };
 
 struct snapshot_input {
 	const struct heap *heap;
 	struct images *images;
 	struct symbolizer *symbolizer;
-	const struct snapshot_process *processes;
+	const struct snapshot_process *processes; /* by serial */
 	size_t process_count;
+	uint32_t only_serial; /* of this process alone, or 0 */
 	const struct loss_counter *losses; /* LOSS_COUNT of them */
 	uint64_t sample_bytes;
 	size_t late_files;	     /* whose allocators were found after they had been mapped */

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The processes of a scope, as the BPF programs and the loader know them. */
+#ifndef HEAPTAP_PROCESS_H
+#define HEAPTAP_PROCESS_H
+
+#include "heaptap/types.h"
+
+enum scope_kind {
+	SCOPE_PROCESSES, /* those that the loader names */
+	SCOPE_CGROUP,	 /* also those that come to be below a cgroup */
+	SCOPE_ALL,	 /* every process but the loader */
+};
+
+/* A process in the scope, by its id in the initial PID namespace. */
+struct process_record {
+	__u32 serial; /* changes at exec, so that records of the old address space are never met */
+	__u32 held;   /* our own child that has not executed its command yet: nothing is counted */
+	__u32 shared; /* its memory is its parent's until it executes, and so is the serial */
+	__u32 pad;
+};
+
+#define PROCESS_COMM_SIZE 16
+
+/*
+ * What is known of a serial: an address space of a process. It stays until the loader takes it out,
+ * after the process has left it by exec or exit.
+ */
+struct process_info {
+	__u32 tgid;
+	__u32 parent_tgid; /* 0 if it was there before */
+	__u32 inner_tgid;  /* in its innermost PID namespace */
+	__u32 gone;	   /* 1 when it has left */
+	__u64 start_ns;	   /* CLOCK_MONOTONIC: since when it is known */
+	__u64 gone_ns;
+	__u64 live;	/* records in the live table */
+	__u32 last;	/* it was the last process of the scope */
+	__u32 executed; /* it began at an exec, and so from its first instruction */
+	char comm[PROCESS_COMM_SIZE];
+};
+
+_Static_assert(sizeof(struct process_info) == 64, "process_info has no padding");
+
+#endif
