@@ -470,6 +470,8 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	if (BPF_CORE_READ(child, pid) != (int)tgid)
 		return 0;
 	process = bpf_map_lookup_elem(&processes, &parent_tgid);
+	if (process && !process->held && !settings.follow && settings.scope == SCOPE_PROCESSES)
+		__sync_fetch_and_add(&child_count, 1);
 	if (process && !process->held && settings.follow &&
 	    BPF_CORE_READ(child, mm) == BPF_CORE_READ(parent, mm)) {
 		record.serial = process->serial;

@@ -26,6 +26,8 @@ __u32 image_count = 0;
 volatile __u32 last_serial = 0;
 /* Processes in the scope. */
 volatile __u32 process_count = 0;
+/* Children that were not followed. */
+volatile __u32 child_count = 0;
 /* Calls in other processes that got as far as a sample. */
 volatile __u64 outside_count = 0;
 /* What keys there are in nested_calls: NESTED_*. */

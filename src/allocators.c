@@ -391,10 +391,8 @@ int allocators_add_process(struct allocators *allocators, pid_t pid)
 	int err;
 
 	err = maps_read(pid, &maps);
-	if (err == -ESRCH)
-		return err;
 	if (err)
-		return log_error(err, "read /proc/%d/maps", pid);
+		return err;
 	err = new_files_open_mappings(&files, allocators->known, pid, maps);
 	if (!err)
 		err = take_in(allocators, &files, pid, maps);
@@ -445,13 +443,12 @@ int allocators_report_none(const struct allocators *allocators, const char *word
 	if (*described)
 		return log_error(0, "no allocator found in %s: %s", words, described);
 	if (allocators->searched > MAX_NAMED_FILES)
-		return log_error(
-			0,
-			"no allocator found in %s: neither %s nor the %zu files after "
-			"them define malloc and free; does it use functions with a prefix "
-			"(--symbol-prefix)?",
-			words, allocators->searched_names,
-			allocators->searched - MAX_NAMED_FILES);
+		return log_error(0,
+				 "no allocator found in %s: neither %s nor the %zu files after "
+				 "them define malloc and free; does it use functions with a prefix "
+				 "(--symbol-prefix)?",
+				 words, allocators->searched_names,
+				 allocators->searched - MAX_NAMED_FILES);
 	return log_error(0,
 			 "no allocator found in %s: %s does not define malloc and free; does "
 			 "it use functions with a prefix (--symbol-prefix)?",

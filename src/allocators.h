@@ -47,7 +47,8 @@ DEFINE_CLEANUP(allocators, struct allocators *, allocators_free)
  */
 int allocators_add_files(struct allocators *allocators, char *const *paths, size_t count);
 
-/* The same for the files that a process maps as code. */
+/* The same for the files that a process maps as code. Also prints nothing if that cannot be read.
+ */
 int allocators_add_process(struct allocators *allocators, pid_t pid);
 
 /*

@@ -47,15 +47,20 @@ struct arrival {
 	uint64_t offset;
 };
 
+/* Processes that are looked at at a time; a later one of more than that is looked at next. */
+#define MAX_WANTED 256
+
 struct arrivals {
 	struct allocators *allocators;
+	const struct kernel *kernel;
+	pid_t wanted[MAX_WANTED];
+	size_t wanted_count;
+	bool lost; /* everybody in the scope is to be looked at */
 	struct process_events *events;
 	struct seen_file *seen;
 	struct arrival *new;
-	pid_t pid;
 	int epoll_fd;
 	int timer_fd;
-	bool wanted;	     /* a look */
 	bool time_known;     /* since_ns is the time of the first new mapping */
 	uint64_t since_ns;   /* CLOCK_MONOTONIC, as below */
 	uint64_t not_before; /* of the next look */
@@ -107,6 +112,17 @@ static void remember(struct arrivals *arrivals, const struct file_key *key)
 		free(file);
 }
 
+static bool want(struct arrivals *arrivals, pid_t pid)
+{
+	for (size_t i = 0; i < arrivals->wanted_count; i++)
+		if (arrivals->wanted[i] == pid)
+			return true;
+	if (arrivals->wanted_count == MAX_WANTED)
+		return false;
+	arrivals->wanted[arrivals->wanted_count++] = pid;
+	return true;
+}
+
 static void on_mapped(void *arg, const struct mapped_file *file)
 {
 	struct arrivals *arrivals = arg;
@@ -117,13 +133,15 @@ static void on_mapped(void *arg, const struct mapped_file *file)
 	};
 	struct arrival *arrival;
 
-	if (file->pid != arrivals->pid || !file->inode || is_seen(arrivals, &key))
+	if (!file->inode || is_seen(arrivals, &key) ||
+	    !kernel_has_process(arrivals->kernel, file->pid))
 		return;
-	if (!arrivals->wanted) {
-		arrivals->wanted = true;
+	if (!arrivals->wanted_count && !arrivals->lost) {
 		arrivals->time_known = true;
 		arrivals->since_ns = file->time_ns;
 	}
+	if (!want(arrivals, file->pid))
+		return;
 	/* In order on each CPU, but not among them. */
 	if (file->time_ns < arrivals->since_ns)
 		arrivals->since_ns = file->time_ns;
@@ -142,7 +160,7 @@ static void on_lost(void *arg, uint64_t count)
 {
 	struct arrivals *arrivals = arg;
 
-	arrivals->wanted = true;
+	arrivals->lost = true;
 	arrivals->time_known = false;
 }
 
@@ -156,20 +174,43 @@ static bool is_mapped(const struct arrival *arrival, const struct maps *maps)
 }
 
 /* Returns as allocators_add_late(). */
-static int look_at_maps(struct arrivals *arrivals)
+static int look_at_maps(struct arrivals *arrivals, pid_t pid)
 {
 	struct maps *maps CLEANUP(maps) = NULL;
 	int found;
 
-	found = maps_read(arrivals->pid, &maps);
+	found = maps_read(pid, &maps);
 	if (!found)
-		found = allocators_add_late(arrivals->allocators, arrivals->pid, maps,
+		found = allocators_add_late(arrivals->allocators, pid, maps,
 					    arrivals->time_known ? arrivals->since_ns : 0);
 	for (struct arrival *arrival = arrivals->new; arrival; arrival = arrival->next) {
 		if (found >= 0 && is_mapped(arrival, maps))
 			remember(arrivals, &arrival->key);
 	}
-	forget_new(arrivals);
+	return found;
+}
+
+static int want_member(void *arg, __u32 serial, const struct process_info *info)
+{
+	if (!info->gone)
+		want(arg, info->tgid);
+	return 0;
+}
+
+static int look_at_all(struct arrivals *arrivals)
+{
+	int found = 0;
+
+	if (arrivals->lost)
+		kernel_read_processes(arrivals->kernel, want_member, arrivals);
+	for (size_t i = 0; i < arrivals->wanted_count; i++) {
+		int one = look_at_maps(arrivals, arrivals->wanted[i]);
+
+		if (one == -ENOMEM)
+			return one;
+		if (one > 0)
+			found += one;
+	}
 	return found;
 }
 
@@ -177,16 +218,17 @@ static int look_at_maps(struct arrivals *arrivals)
 static int look(struct arrivals *arrivals)
 {
 	uint64_t start_ns = clock_ns(CLOCK_MONOTONIC), pause_ns;
-	int found = look_at_maps(arrivals);
+	int found = look_at_all(arrivals);
 
-	arrivals->wanted = false;
+	forget_new(arrivals);
+	arrivals->wanted_count = 0;
+	arrivals->lost = false;
 	if (found <= 0) {
 		arrivals->not_before = clock_ns(CLOCK_MONOTONIC);
 		pause_ns = (arrivals->not_before - start_ns) * PAUSE_FACTOR;
 		arrivals->not_before += pause_ns < PAUSE_MAX_NS ? pause_ns : PAUSE_MAX_NS;
 	}
-	/* Gone, or unmapped again. */
-	return found < 0 && found != -ENOMEM ? 0 : found;
+	return found;
 }
 
 static int watch(struct arrivals *arrivals, int fd)
@@ -196,7 +238,7 @@ static int watch(struct arrivals *arrivals, int fd)
 	return epoll_ctl(arrivals->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
-int arrivals_new(struct allocators *allocators, pid_t pid, struct arrivals **ret)
+int arrivals_new(struct allocators *allocators, const struct kernel *kernel, struct arrivals **ret)
 {
 	struct arrivals *arrivals CLEANUP(arrivals) = calloc(1, sizeof(*arrivals));
 	int err;
@@ -204,7 +246,7 @@ int arrivals_new(struct allocators *allocators, pid_t pid, struct arrivals **ret
 	if (!arrivals)
 		return -ENOMEM;
 	arrivals->allocators = allocators;
-	arrivals->pid = pid;
+	arrivals->kernel = kernel;
 	arrivals->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	arrivals->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (arrivals->epoll_fd < 0 || arrivals->timer_fd < 0)
@@ -253,7 +295,7 @@ int arrivals_handle(struct arrivals *arrivals)
 	if (read(arrivals->timer_fd, &expired, sizeof(expired)) < 0)
 		expired = 0;
 	process_events_read(arrivals->events, &handlers);
-	if (!arrivals->wanted)
+	if (!arrivals->wanted_count && !arrivals->lost)
 		return 0;
 	if (clock_ns(CLOCK_MONOTONIC) >= arrivals->not_before)
 		return look(arrivals);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Files that a target maps after the attach, by dlopen() or exec(): whatever is new has the
- * allocators in it found. Part of the session.
+ * Files that processes of the scope map after the attach, by dlopen() or exec(): whatever is new
+ * has the allocators in it found. Part of the session.
  */
 #ifndef HEAPTAP_ARRIVALS_H
 #define HEAPTAP_ARRIVALS_H
@@ -14,10 +14,10 @@
 struct arrivals;
 
 /*
- * From here on no file that the process maps is missed. allocators must outlive it. Errors: -EACCES
- * or -EPERM if the kernel does not allow perf events, -ENOMEM.
+ * From here on no file that a process maps is missed. allocators and kernel must outlive it.
+ * Errors: -EACCES or -EPERM if the kernel does not allow perf events, -ENOMEM.
  */
-int arrivals_new(struct allocators *allocators, pid_t pid, struct arrivals **ret);
+int arrivals_new(struct allocators *allocators, const struct kernel *kernel, struct arrivals **ret);
 void arrivals_free(struct arrivals *arrivals);
 DEFINE_CLEANUP(arrivals, struct arrivals *, arrivals_free)
 

@@ -18,6 +18,10 @@
 /* 128 MB of kernel memory. */
 #define DEFAULT_MAX_LIVE_EXACT (1u << 20)
 #define MAX_LIVE_LIMIT	       (1u << 26)
+#define DEFAULT_MAX_STACKS     65536
+#define MAX_STACKS_LIMIT       (1u << 24)
+#define DEFAULT_MAX_PROCESSES  4096
+#define MAX_PROCESSES_LIMIT    (1u << 22)
 /* A timer's seconds must fit a signed 64-bit count of nanoseconds. */
 #define MAX_SECONDS 9000000000ull
 
@@ -36,12 +40,26 @@ enum {
 	OPT_NO_LINES,
 	OPT_SYMBOL_PREFIX,
 	OPT_PLAIN_ENTRIES,
+	OPT_FOLLOW,
+	OPT_NO_FOLLOW,
+	OPT_SPLIT,
+	OPT_MAX_STACKS,
+	OPT_MAX_PROCESSES,
 	OPT_SIGNATURES_FROM,
 };
 
 static const struct argp_option record_options[] = {
 	{NULL, 0, NULL, 0, "Target:", 1},
-	{"pid", 'p', "PID", 0, "The running process to attach to", 1},
+	{"pid", 'p', "PID[,PID...]", 0, "The running process to attach to, or several", 1},
+	{"all", 'a', NULL, 0, "Every process of the machine", 1},
+	{"follow", OPT_FOLLOW, NULL, 0,
+	 "Take children along; other processes that use the same libraries then pay for the "
+	 "probes, "
+	 "too",
+	 1},
+	{"no-follow", OPT_NO_FOLLOW, NULL, 0, NULL, 1},
+	{"max-processes", OPT_MAX_PROCESSES, "COUNT", 0,
+	 "Processes to count at a time (default 4096)", 1},
 	{"force", OPT_FORCE, NULL, 0, "Attach even where a seccomp filter may kill the target", 1},
 	{"symbol-prefix", OPT_SYMBOL_PREFIX, "PREFIX", 0,
 	 "Also look for allocation functions with this prefix, such as acme_malloc; known are je_, "
@@ -53,6 +71,8 @@ static const struct argp_option record_options[] = {
 	 1},
 	{NULL, 0, NULL, 0, "Output:", 2},
 	{"output", 'o', "PREFIX", 0, "Write PREFIX.0001.pb.gz and on (default ./heaptap)", 2},
+	{"split", OPT_SPLIT, NULL, 0,
+	 "One series of files for each process: PREFIX.PID.0001.pb.gz and on", 2},
 	{"keep-old", OPT_KEEP_OLD, NULL, 0,
 	 "Do not remove this prefix's older snapshots first (HEAP_PROFILE_CLEANUP=0)", 2},
 	{"quiet", 'q', NULL, 0, "Print errors and warnings only", 2},
@@ -82,6 +102,8 @@ static const struct argp_option record_options[] = {
 	 "Live samples to keep track of, at 128 bytes of kernel memory each (default 131072, or "
 	 "1048576 with --sample-bytes 1)",
 	 4},
+	{"max-stacks", OPT_MAX_STACKS, "COUNT", 0,
+	 "Pieces of stacks to keep, of up to 32 frames and 300 bytes each (default 65536)", 4},
 	{"attach", OPT_ATTACH, "MODE", 0,
 	 "How to place probes: session, multi or perf (default: the best this kernel has)", 4},
 	{"plain-entries", OPT_PLAIN_ENTRIES, NULL, 0,
@@ -157,6 +179,45 @@ static int parse_attach(const char *text, enum attach_mode *ret)
 	return EINVAL;
 }
 
+/* The same, at least 1. */
+static int parse_count_option(const char *name, const char *text, uint64_t max, uint64_t *ret)
+{
+	int err = parse_number_option(name, text, max, ret);
+
+	if (!err && !*ret) {
+		log_error(0, "%s must be at least 1", name);
+		err = EINVAL;
+	}
+	return err;
+}
+
+/* PID[,PID...] */
+static int add_pids(struct session_options *options, const char *text)
+{
+	_cleanup_free_ char *copy = strdup(text);
+	char *rest = copy, *one;
+
+	if (!copy)
+		return ENOMEM;
+	while ((one = strsep(&rest, ","))) {
+		uint64_t number;
+		pid_t *pids;
+
+		if (parse_number_option("--pid", one, INT32_MAX, &number))
+			return EINVAL;
+		if (!number) {
+			log_error(0, "no process with PID 0: `ps -e` lists the running ones");
+			return EINVAL;
+		}
+		pids = reallocarray(options->pids, options->pid_count + 1, sizeof(*pids));
+		if (!pids)
+			return ENOMEM;
+		options->pids = pids;
+		pids[options->pid_count++] = (pid_t)number;
+	}
+	return 0;
+}
+
 #define MAX_SYMBOL_PREFIX 64
 
 static int parse_symbol_prefix(const char *text, const char **ret)
@@ -193,19 +254,28 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct session_options *options = state->input;
 	const uint64_t max_bytes = 1ull << 54; /* as a weight it must fit 63 bits */
-	uint64_t number;
-	int err;
 
 	switch (key) {
 	case 'p':
-		err = parse_number_option("--pid", arg, INT32_MAX, &number);
-		if (!err)
-			options->pid = number;
-		if (!err && !number) {
-			log_error(0, "no process with PID 0: `ps -e` lists the running ones");
-			err = EINVAL;
-		}
-		return err;
+		return add_pids(options, arg);
+	case 'a':
+		options->all = true;
+		return 0;
+	case OPT_FOLLOW:
+		options->follow = true;
+		return 0;
+	case OPT_NO_FOLLOW:
+		options->follow = false;
+		return 0;
+	case OPT_SPLIT:
+		options->split = true;
+		return 0;
+	case OPT_MAX_STACKS:
+		return parse_count_option("--max-stacks", arg, MAX_STACKS_LIMIT,
+					  &options->max_stacks);
+	case OPT_MAX_PROCESSES:
+		return parse_count_option("--max-processes", arg, MAX_PROCESSES_LIMIT,
+					  &options->max_processes);
 	case 'o':
 		options->prefix = arg;
 		return 0;
@@ -238,12 +308,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_SAMPLE_BYTES:
 		return parse_sample_bytes("--sample-bytes", arg, &options->sample_bytes);
 	case OPT_MAX_LIVE:
-		err = parse_number_option("--max-live", arg, MAX_LIVE_LIMIT, &options->max_live);
-		if (!err && !options->max_live) {
-			log_error(0, "--max-live must be at least 1");
-			err = EINVAL;
-		}
-		return err;
+		return parse_count_option("--max-live", arg, MAX_LIVE_LIMIT, &options->max_live);
 	case OPT_DEBUG_DIR:
 		return add_argument("--debug-dir", arg, &options->debug_dirs,
 				    &options->debug_dir_count);
@@ -313,7 +378,7 @@ int cmd_record(int argc, char **argv)
 	static const struct argp argp = {
 		.options = record_options,
 		.parser = parse_option,
-		.args_doc = "-p PID\n-- COMMAND [ARG...]",
+		.args_doc = "-p PID[,PID...]\n-a\n-- COMMAND [ARG...]",
 		.doc = record_doc,
 	};
 	struct session_options options = {
@@ -321,6 +386,8 @@ int cmd_record(int argc, char **argv)
 		.sample_bytes = DEFAULT_SAMPLE_BYTES,
 		.alloc_interval = DEFAULT_ALLOC_INTERVAL,
 		.inuse_interval = DEFAULT_INUSE_INTERVAL,
+		.max_stacks = DEFAULT_MAX_STACKS,
+		.max_processes = DEFAULT_MAX_PROCESSES,
 		.clean = true,
 	};
 	int err;
@@ -330,16 +397,18 @@ int cmd_record(int argc, char **argv)
 		return 1;
 	if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &options))
 		return 1;
-	if (!options.pid == !options.command) {
-		log_error(0, options.pid
-				     ? "give either -p PID or a command, not both"
-				     : "nothing to profile: give -p PID, or a command after --");
+	if ((options.pid_count > 0) + (options.command != NULL) + options.all != 1) {
+		log_error(0,
+			  options.pid_count || options.command || options.all
+				  ? "give one of -p PID, -a and a command, not several"
+				  : "nothing to profile: give -p PID, -a, or a command after --");
 		return 2;
 	}
 	if (!options.max_live)
 		options.max_live =
 			options.sample_bytes == 1 ? DEFAULT_MAX_LIVE_EXACT : DEFAULT_MAX_LIVE;
 	err = session_run(&options);
+	free(options.pids);
 	free(options.debug_dirs);
 	free(options.signature_files);
 	return err ? 1 : 0;

@@ -29,6 +29,7 @@ struct kernel {
 	struct heaptap_bpf *object;
 	struct ring_buffer *ring;
 	struct ring_buffer *throw_ring;
+	__u32 event_types; /* taken and not handed on */
 	struct attach_programs programs;
 	int cpu_count;
 };
@@ -42,7 +43,17 @@ static int libbpf_log(enum libbpf_print_level level, const char *format, va_list
 	return vfprintf(stderr, format, args);
 }
 
-/* What the programs report is in the maps: an event only ends the loader's wait. */
+/* What the programs report is in the maps: an event only says which one to look at. */
+static int event_note(void *arg, void *data, size_t size)
+{
+	struct kernel *kernel = arg;
+	const struct event *event = data;
+
+	if (size >= sizeof(*event) && event->type < 32)
+		kernel->event_types |= 1u << event->type;
+	return 0;
+}
+
 static int event_ignore(void *arg, void *data, size_t size)
 {
 	return 0;
@@ -144,7 +155,7 @@ int kernel_open(const struct kernel_options *options, struct kernel **ret)
 	if (err)
 		return err == -EINVAL || err == -EACCES ? -EOPNOTSUPP : err;
 
-	kernel->ring = ring_buffer__new(bpf_map__fd(object->maps.events), event_ignore, NULL, NULL);
+	kernel->ring = ring_buffer__new(bpf_map__fd(object->maps.events), event_note, kernel, NULL);
 	kernel->throw_ring =
 		ring_buffer__new(bpf_map__fd(object->maps.throw_events), event_ignore, NULL, NULL);
 	if (!kernel->ring || !kernel->throw_ring)
@@ -308,7 +319,8 @@ static __u64 monotonic_ns(void)
 int kernel_add_process(struct kernel *kernel, pid_t pid, const char *comm, bool held)
 {
 	struct heaptap_bpf *object = kernel->object;
-	__u32 key = pid, serial = __atomic_add_fetch(&object->bss->last_serial, 1, __ATOMIC_SEQ_CST);
+	__u32 key = pid,
+	      serial = __atomic_add_fetch(&object->bss->last_serial, 1, __ATOMIC_SEQ_CST);
 	struct process_record record = {.serial = serial, .held = held};
 	struct process_info info = {
 		.tgid = pid,
@@ -358,12 +370,17 @@ size_t kernel_process_count(const struct kernel *kernel)
 	return __atomic_load_n(&kernel->object->bss->process_count, __ATOMIC_SEQ_CST);
 }
 
+size_t kernel_child_count(const struct kernel *kernel)
+{
+	return __atomic_load_n(&kernel->object->bss->child_count, __ATOMIC_RELAXED);
+}
+
 uint64_t kernel_outside_count(const struct kernel *kernel)
 {
 	return __atomic_load_n(&kernel->object->bss->outside_count, __ATOMIC_RELAXED);
 }
 
-int kernel_read_processes(struct kernel *kernel,
+int kernel_read_processes(const struct kernel *kernel,
 			  int (*seen)(void *arg, __u32 serial, const struct process_info *info),
 			  void *arg)
 {
@@ -413,10 +430,12 @@ int kernel_consume_throws(struct kernel *kernel)
 	return err < 0 ? err : 0;
 }
 
-int kernel_consume_events(struct kernel *kernel)
+int kernel_consume_events(struct kernel *kernel, __u32 *ret_types)
 {
 	int err = ring_buffer__consume(kernel->ring);
 
+	*ret_types = kernel->event_types;
+	kernel->event_types = 0;
 	return err < 0 ? err : 0;
 }
 

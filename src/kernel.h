@@ -87,10 +87,12 @@ bool kernel_has_process(const struct kernel *kernel, pid_t pid);
 int kernel_drop_process(struct kernel *kernel, pid_t pid);
 /* Processes in the scope now. */
 size_t kernel_process_count(const struct kernel *kernel);
+/* Children of processes in the scope that were not followed. */
+size_t kernel_child_count(const struct kernel *kernel);
 /* Calls outside the scope that got as far as a sample. */
 uint64_t kernel_outside_count(const struct kernel *kernel);
 /* Calls seen() for every serial that is known, in no order. It may forget that serial. */
-int kernel_read_processes(struct kernel *kernel,
+int kernel_read_processes(const struct kernel *kernel,
 			  int (*seen)(void *arg, __u32 serial, const struct process_info *info),
 			  void *arg);
 void kernel_forget_process(struct kernel *kernel, __u32 serial);
@@ -102,8 +104,11 @@ void kernel_set_active(struct kernel *kernel, bool active);
 
 /* Readable when the kernel side has sent an event. */
 int kernel_event_fd(const struct kernel *kernel);
-/* Calls handler for every event that waits. Returns 0 or a negative errno. */
-int kernel_consume_events(struct kernel *kernel);
+/*
+ * Takes the events that wait. Bit `type` of *ret_types is set for each type there was (enum
+ * event_type). Returns 0 or a negative errno.
+ */
+int kernel_consume_events(struct kernel *kernel, __u32 *ret_types);
 
 /* For throws.c, in its thread: the requests, and the same for the events that announce them. */
 struct throw_request *kernel_throws(struct kernel *kernel);

@@ -57,10 +57,9 @@ static int read_batch(int map, struct dump *dump, void *from, __u32 *batch, __u3
 	if (err)
 		return err;
 	*ret_count = BATCH;
-	if (!bpf_map_lookup_batch(map, from, batch,
-				  (char *)dump->keys + dump->count * dump->key_size,
-				  (char *)dump->values + dump->count * dump->value_size, ret_count,
-				  NULL))
+	if (!bpf_map_lookup_batch(
+		    map, from, batch, (char *)dump->keys + dump->count * dump->key_size,
+		    (char *)dump->values + dump->count * dump->value_size, ret_count, NULL))
 		return 1;
 	return errno == ENOENT ? 0 : -errno;
 }

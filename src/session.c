@@ -22,10 +22,9 @@
 #include "arrivals.h"
 #include "kernel.h"
 #include "preflight.h"
-#include "proc/command.h"
-#include "proc/maps.h"
-#include "proc/process.h"
+#include "processes.h"
 #include "profile/snapshot.h"
+#include "sights.h"
 #include "snapshots.h"
 #include "summary.h"
 #include "target.h"
@@ -34,9 +33,13 @@
 #include "util/log.h"
 #include "writer.h"
 
+/* How often processes are looked at that come and go. */
+#define PROCESSES_PAUSE_NS 50000000ull
+
 struct session {
 	const struct session_options *options;
 	struct kernel *kernel;
+	struct target_options target_options;
 	struct target *target;
 	struct attach *attach;
 	struct throws *throws;
@@ -46,11 +49,11 @@ struct session {
 	struct symbolizer *symbolizer;
 	struct tables *tables;
 	struct runtimes *runtimes;
-	size_t runtimes_told;
+	struct sights *sights;
+	struct processes *processes;
 	struct heap *heap;
 	struct snapshots *snapshots;
 	struct writer *writer;
-	struct snapshot_process process;
 	char scope[256];
 	int root_fd; /* of a running target, or -1 */
 	int epoll_fd;
@@ -59,7 +62,7 @@ struct session {
 	int duration_fd;
 	uint64_t start_ns; /* CLOCK_MONOTONIC, as below */
 	uint64_t last_dump_ns;
-	bool images_changed; /* a new one was met since the target's mappings were read */
+	uint64_t processes_due_ns; /* when they are to be looked at, or 0 */
 	bool done;
 };
 
@@ -68,75 +71,6 @@ static int read_chunk(void *arg, uint64_t id, struct stack_chunk *ret)
 	struct session *session = arg;
 
 	return kernel_read_chunk(session->kernel, id, ret);
-}
-
-/* Says which runtimes there are that were not there before. */
-static void tell_runtimes(struct session *session)
-{
-	for (; session->runtimes_told < runtimes_count(session->runtimes); session->runtimes_told++)
-		log_info("%s", runtimes_describe(session->runtimes)[session->runtimes_told]);
-}
-
-/*
- * A file that the programs have met: opened at first sight, and its unwind table built in the
- * background when it has none, or lacks the rows between call sites.
- */
-static int add_image(void *arg, const struct image_sight *sight)
-{
-	struct session *session = arg;
-	const struct image_entry *entry = images_lookup(session->images, sight->id);
-	__u32 flags = kernel_image_flags(session->kernel, sight->id);
-	int err = 0;
-
-	if (!entry) {
-		err = images_add_sight(session->images, sight);
-		if (err == -EAGAIN) {
-			kernel_ask_again(session->kernel, sight->id);
-			return 0;
-		}
-		if (err)
-			return err;
-		entry = images_lookup(session->images, sight->id);
-		session->images_changed = true;
-		if (entry->image)
-			err = runtimes_note_image(session->runtimes, entry->image);
-		if (err)
-			return err;
-	}
-	if (entry->image && (!(flags & UNWIND_BUILT) || flags & UNWIND_WANT_ALL))
-		err = tables_request(session->tables, sight->id, entry->image,
-				     flags & UNWIND_WANT_ALL);
-	/* Without its table, stacks are cut there, and say so. */
-	return err == -ENOMEM ? err : 0;
-}
-
-static void evict_image(void *arg, uint32_t id)
-{
-	struct session *session = arg;
-
-	tables_evict(session->tables, id);
-}
-
-/*
- * Takes note of the images that the programs have met. Only then can others be gone, or the files
- * of a command get their addresses.
- */
-static int update_images(struct session *session)
-{
-	struct maps *maps CLEANUP(maps) = NULL;
-	int err;
-
-	err = kernel_read_images(session->kernel, add_image, session);
-	tell_runtimes(session);
-	writer_refresh(session->writer);
-	if (err || (!session->images_changed && images_all_located(session->images)) ||
-	    maps_read(target_pid(session->target), &maps))
-		return err;
-	images_locate(session->images, maps);
-	if (session->images_changed)
-		images_find_gone(session->images, maps, evict_image, session);
-	session->images_changed = false;
-	return 0;
 }
 
 static int identify_files(void *arg, const int *fds, size_t count, uint32_t *ids)
@@ -203,6 +137,12 @@ static int open_kernel(struct session *session, enum attach_mode mode)
 		.free_interval = options->free_interval,
 		.inuse_interval = options->inuse_interval,
 		.max_live = options->max_live,
+		.max_live_each = target_is_single(session->target) && !options->follow
+					 ? 0
+					 : options->max_live / 4 * 3 + 1,
+		.max_stacks = options->max_stacks,
+		.max_processes = options->max_processes,
+		.scope = target_scope(&session->target_options, options->follow),
 		.mode = mode,
 		.verbose = options->verbose,
 	};
@@ -223,7 +163,7 @@ static int open_kernel(struct session *session, enum attach_mode mode)
 				 attach_mode_name(mode));
 	err = kernel_attach_lifecycle(session->kernel);
 	if (err)
-		return log_error(err, "attach to the exec and exit tracepoints");
+		return log_error(err, "attach to the fork, exec and exit tracepoints");
 	return 0;
 }
 
@@ -233,8 +173,6 @@ static int write_snapshot(struct session *session, const struct epoch_record *re
 	struct loss_counter losses[LOSS_COUNT] = {};
 	struct snapshot_input input = {
 		.heap = session->heap,
-		.processes = &session->process,
-		.process_count = 1,
 		.losses = losses,
 		.scope = session->scope,
 		.late_files = allocators_late(session->allocators).count,
@@ -250,12 +188,30 @@ static int write_snapshot(struct session *session, const struct epoch_record *re
 	snapshots_reason(record, (record->time_ns - session->last_dump_ns + 500000000) / 1000000000,
 			 reason, sizeof(reason));
 	input.reason = reason;
+	input.processes = processes_list(session->processes, &input.process_count);
 	input.time_ns = clock_ns(CLOCK_REALTIME) - (clock_ns(CLOCK_MONOTONIC) - record->time_ns);
 	session->last_dump_ns = record->time_ns;
 	err = kernel_read_losses(session->kernel, losses);
 	if (!err)
 		err = writer_add(session->writer, &input);
 	return err ? log_error(err, "make the snapshot '%s'", reason) : 0;
+}
+
+/*
+ * What processes had in use that have exited is not in use any more; a file of their own still
+ * says what that was.
+ */
+static int settle_and_write(struct session *session, const struct epoch_record *record)
+{
+	int err = 0;
+
+	if (!session->options->split)
+		err = processes_settle(session->processes, session->heap, record->time_ns);
+	if (!err)
+		err = write_snapshot(session, record);
+	if (!err && session->options->split)
+		err = processes_settle(session->processes, session->heap, record->time_ns);
+	return err;
 }
 
 /* Drains and writes every closed epoch. */
@@ -265,16 +221,17 @@ static int drain_epochs(struct session *session)
 	int err;
 
 	while (kernel_next_epoch(session->kernel, &record)) {
-		err = update_images(session);
+		err = sights_update(session->sights);
+		if (!err)
+			err = processes_update(session->processes);
 		if (!err)
 			err = kernel_drain(session->kernel, record.epoch, add_site, session);
 		if (err)
 			return log_error(err, "read the kernel's counters");
-		err = write_snapshot(session, &record);
+		err = settle_and_write(session, &record);
 		if (err)
 			return err;
-		if (record.reason == EPOCH_EXIT || record.reason == EPOCH_EXEC ||
-		    record.reason == EPOCH_DETACH)
+		if (record.reason == EPOCH_EXIT || record.reason == EPOCH_DETACH)
 			session->done = true;
 		if (session->options->interval_s && !session->done)
 			set_timer(session->interval_fd, session->options->interval_s,
@@ -353,10 +310,41 @@ static int handle_arrivals(struct session *session, const struct epoll_event *ev
 	if (found < 0)
 		return log_error(found, "look at the files that the target has mapped");
 	if (found) {
-		session->images_changed = true;
-		tell_runtimes(session);
+		sights_note_change(session->sights);
+		sights_tell_runtimes(session->sights);
 	}
 	return 0;
+}
+
+/*
+ * Looks at what the kernel side has announced. Processes may come and go by the thousand: they are
+ * looked at every so often.
+ */
+static int handle_events(struct session *session)
+{
+	__u32 types = 0;
+	int err = kernel_consume_events(session->kernel, &types);
+
+	if (!err && types & 1u << EVENT_IMAGE_SEEN)
+		err = sights_update(session->sights);
+	if (types & 1u << EVENT_PROCESS && !session->processes_due_ns)
+		session->processes_due_ns = clock_ns(CLOCK_MONOTONIC) + PROCESSES_PAUSE_NS;
+	if (!err && session->processes_due_ns &&
+	    clock_ns(CLOCK_MONOTONIC) >= session->processes_due_ns) {
+		session->processes_due_ns = 0;
+		err = processes_update(session->processes);
+	}
+	return err ? log_error(err, "read the kernel's events") : 0;
+}
+
+static int wait_ms(const struct session *session)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+
+	if (!session->processes_due_ns)
+		return -1;
+	return now >= session->processes_due_ns ? 0
+						: (session->processes_due_ns - now) / 1000000 + 1;
 }
 
 static int run_loop(struct session *session)
@@ -365,7 +353,7 @@ static int run_loop(struct session *session)
 	int count, err = 0;
 
 	while (!err && !session->done) {
-		count = epoll_wait(session->epoll_fd, events, ARRAY_SIZE(events), -1);
+		count = epoll_wait(session->epoll_fd, events, ARRAY_SIZE(events), wait_ms(session));
 		if (count < 0 && errno != EINTR)
 			return log_error(errno, "wait for events");
 		err = handle_arrivals(session, events, count);
@@ -375,12 +363,9 @@ static int run_loop(struct session *session)
 		if (count == 1 && session->arrivals &&
 		    events[0].data.fd == arrivals_fd(session->arrivals))
 			continue;
-		err = kernel_consume_events(session->kernel);
+		err = handle_events(session);
 		if (!err)
-			err = update_images(session);
-		if (err)
-			return log_error(err, "read the kernel's events");
-		err = drain_epochs(session);
+			err = drain_epochs(session);
 		for (int i = 0; i < count && !err && !session->done; i++)
 			err = handle(session, events[i].data.fd);
 	}
@@ -393,6 +378,7 @@ static void report_end(struct session *session)
 
 	summary_losses(session->kernel, session->heap, session->options->sample_bytes);
 	summary_symbols(session->symbolizer);
+	summary_processes(session->kernel);
 	if (last)
 		log_info("%u snapshot%s written. To see the last: heaptap report %s\n"
 			 "or: go tool pprof -http=: %s",
@@ -404,30 +390,27 @@ static void report_end(struct session *session)
 static int start_target(struct session *session)
 {
 	const struct session_options *options = session->options;
-	pid_t pid = target_pid(session->target);
 	int err;
 
 	if (options->clean)
 		snapshots_remove_old(session->snapshots);
-	err = kernel_add_process(session->kernel, pid, options->command != NULL);
+	err = target_enter(session->target, session->kernel);
 	if (err)
-		return log_error(err, "put PID %d into the scope", pid);
+		return err;
 	kernel_set_active(session->kernel, true);
 	session->start_ns = session->last_dump_ns = clock_ns(CLOCK_MONOTONIC);
 	err = target_start(session->target);
+	if (!err)
+		err = processes_update(session->processes);
 	if (err)
 		return err;
 	/* Now that the program runs: it may be gone before the first event. */
 	writer_refresh(session->writer);
-	session->process.serial = 1;
-	session->process.pid = pid;
-	snprintf(session->process.comm, sizeof(session->process.comm), "%s",
-		 target_comm(session->target));
-	snprintf(session->scope, sizeof(session->scope), "pid %d (%s)", pid,
-		 target_comm(session->target));
-	log_info("Attached to %d (%s)", pid, target_comm(session->target));
+	snprintf(session->scope, sizeof(session->scope), "%s%s",
+		 target_is_single(session->target) ? "pid " : "", target_words(session->target));
+	log_info("Attached to %s", target_words(session->target));
 	log_info("Starting tracking the heap");
-	tell_runtimes(session);
+	sights_tell_runtimes(session->sights);
 	if (options->interval_s)
 		set_timer(session->interval_fd, options->interval_s, options->interval_s);
 	if (options->duration_s)
@@ -443,9 +426,27 @@ static int open_writer(struct session *session)
 		.snapshots = session->snapshots,
 		.sample_bytes = session->options->sample_bytes,
 		.pid = target_pid(session->target),
+		.split = session->options->split,
 	};
 	int err = writer_new(&context, &session->writer);
 
+	return err ? log_error(err, "start the session") : 0;
+}
+
+static int open_sights(struct session *session)
+{
+	struct sights_context context = {
+		.kernel = session->kernel,
+		.images = session->images,
+		.tables = session->tables,
+		.runtimes = session->runtimes,
+		.single = target_is_single(session->target) && !session->options->follow,
+	};
+	int err = processes_new(session->kernel, &session->processes);
+
+	context.processes = session->processes;
+	if (!err)
+		err = sights_new(&context, &session->sights);
 	return err ? log_error(err, "start the session") : 0;
 }
 
@@ -454,7 +455,7 @@ static void open_arrivals(struct session *session)
 	struct arrivals *arrivals CLEANUP(arrivals) = NULL;
 	int err;
 
-	err = arrivals_new(session->allocators, target_pid(session->target), &arrivals);
+	err = arrivals_new(session->allocators, session->kernel, &arrivals);
 	if (!err)
 		err = watch(session, arrivals_fd(arrivals));
 	if (!err)
@@ -484,10 +485,11 @@ static int open_session(struct session *session)
 	if (!err)
 		err = open_loop(session);
 	if (!err)
-		err = target_open(options->pid, options->command, options->force, &session->target);
+		err = target_open(&session->target_options, &session->target);
 	if (err)
 		return err;
-	if (watch(session, target_fd(session->target)))
+	if (target_fd(session->target) >= 0 && !options->follow &&
+	    watch(session, target_fd(session->target)))
 		return log_error(errno, "watch the target");
 	err = images_new(identify_files, session, &session->images);
 	if (!err)
@@ -506,7 +508,10 @@ static int open_session(struct session *session)
 		err = watch(session, kernel_event_fd(session->kernel));
 	if (!err)
 		err = attach_new(mode, kernel_programs(session->kernel),
-				 target_pid(session->target), &session->attach);
+				 target_is_single(session->target) && !options->follow
+					 ? target_pid(session->target)
+					 : 0,
+				 &session->attach);
 	if (err)
 		return log_error(err, "start the session");
 	session->root_fd = target_open_root(session->target);
@@ -533,6 +538,8 @@ static int open_session(struct session *session)
 		.plain_entries = options->plain_entries,
 	};
 	err = allocators_new(&allocators, &session->allocators);
+	if (!err)
+		err = open_sights(session);
 	if (err)
 		return err;
 	open_arrivals(session);
@@ -558,6 +565,8 @@ static void close_session(struct session *session)
 	tables_free(session->tables);
 	throws_free(session->throws);
 	runtimes_free(session->runtimes);
+	sights_free(session->sights);
+	processes_free(session->processes);
 	kernel_close(session->kernel);
 	target_free(session->target);
 	snapshots_close(session->snapshots);
@@ -575,6 +584,14 @@ int session_run(const struct session_options *options)
 {
 	struct session session = {
 		.options = options,
+		.target_options =
+			{
+				.pids = options->pids,
+				.pid_count = options->pid_count,
+				.command = options->command,
+				.all = options->all,
+				.force = options->force,
+			},
 		.root_fd = -1,
 		.epoll_fd = -1,
 		.signal_fd = -1,

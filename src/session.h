@@ -13,8 +13,12 @@
 #include "probe/attach.h"
 
 struct session_options {
-	pid_t pid;	/* a running target, or 0 */
+	pid_t *pids; /* running targets */
+	size_t pid_count;
 	char **command; /* a target to start, or NULL */
+	bool all;	/* the whole machine */
+	bool follow;	/* children of targets, too */
+	bool split;	/* a series of files for each process */
 	const char *prefix;
 	uint64_t sample_bytes;
 	uint64_t alloc_interval; /* bytes; 0: off, and so below */
@@ -23,6 +27,8 @@ struct session_options {
 	uint64_t interval_s;
 	uint64_t duration_s;
 	uint64_t max_live; /* 0: by sample_bytes */
+	uint64_t max_stacks;
+	uint64_t max_processes;
 	enum attach_mode mode;
 	const char **debug_dirs; /* folders like /usr/lib/debug */
 	size_t debug_dir_count;

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#define HASH_NONFATAL_OOM 1
+
 #include "snapshots.h"
 
 #include <ctype.h>
@@ -9,6 +11,7 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <uthash.h>
 
 #include "heaptap/weight.h"
 #include "output/file.h"
@@ -16,14 +19,21 @@
 
 #define SUFFIX ".pb.gz"
 
+/* The series of one process. */
+struct series {
+	pid_t pid;
+	unsigned int number;
+	UT_hash_handle hh;
+};
+
 struct snapshots {
 	char *prefix;
 	char *last;
-	unsigned int number;
+	struct series *series; /* by pid; 0: of all processes */
 	unsigned int count;
 };
 
-/* Whether name is BASE.NNNN.pb.gz. */
+/* Whether name is BASE.NNNN.pb.gz, or BASE.PID.NNNN.pb.gz. */
 static bool is_snapshot(const char *name, const char *base)
 {
 	size_t length = strlen(base), digits;
@@ -32,6 +42,10 @@ static bool is_snapshot(const char *name, const char *base)
 		return false;
 	name += length + 1;
 	digits = strspn(name, "0123456789");
+	if (digits && name[digits] == '.' && name[digits + 1] >= '0' && name[digits + 1] <= '9') {
+		name += digits + 1;
+		digits = strspn(name, "0123456789");
+	}
 	return digits >= 4 && !strcmp(name + digits, SUFFIX);
 }
 
@@ -132,8 +146,14 @@ int snapshots_open(const char *prefix, struct snapshots **ret)
 
 void snapshots_close(struct snapshots *snapshots)
 {
+	struct series *series, *next;
+
 	if (!snapshots)
 		return;
+	HASH_ITER (hh, snapshots->series, series, next) {
+		HASH_DEL(snapshots->series, series);
+		free(series);
+	}
 	free(snapshots->prefix);
 	free(snapshots->last);
 	free(snapshots);
@@ -180,25 +200,57 @@ void snapshots_reason(const struct epoch_record *record, unsigned long long sinc
 	case EPOCH_EXIT:
 		snprintf(text, size, "Exiting, %s in use", amount);
 		break;
-	case EPOCH_EXEC:
-		snprintf(text, size, "Executing another program, %s in use", amount);
-		break;
 	default:
 		snprintf(text, size, "Detaching, %s in use", amount);
 		break;
 	}
 }
 
-int snapshots_write(struct snapshots *snapshots, const struct profile *profile, const char *reason)
+static struct series *find_series(struct snapshots *snapshots, pid_t pid)
 {
-	_cleanup_free_ char *path = NULL;
+	struct series *series;
+
+	HASH_FIND(hh, snapshots->series, &pid, sizeof(pid), series);
+	if (series)
+		return series;
+	series = calloc(1, sizeof(*series));
+	if (!series)
+		return NULL;
+	series->pid = pid;
+	HASH_ADD(hh, snapshots->series, pid, sizeof(series->pid), series);
+	if (!series->hh.tbl) {
+		free(series);
+		return NULL;
+	}
+	return series;
+}
+
+/* PREFIX.NNNN.pb.gz, or PREFIX.PID.NNNN.pb.gz; NULL without memory. */
+static char *next_path(struct snapshots *snapshots, pid_t pid)
+{
+	struct series *series = find_series(snapshots, pid);
+	char *path;
+	int length;
+
+	if (!series)
+		return NULL;
+	series->number++;
+	if (pid)
+		length = asprintf(&path, "%s.%d.%04u" SUFFIX, snapshots->prefix, pid,
+				  series->number);
+	else
+		length = asprintf(&path, "%s.%04u" SUFFIX, snapshots->prefix, series->number);
+	return length < 0 ? NULL : path;
+}
+
+int snapshots_write(struct snapshots *snapshots, pid_t pid, const struct profile *profile,
+		    const char *reason)
+{
+	_cleanup_free_ char *path = next_path(snapshots, pid);
 	int err;
 
-	snapshots->number++;
-	if (asprintf(&path, "%s.%04u" SUFFIX, snapshots->prefix, snapshots->number) < 0) {
-		path = NULL;
-		return log_error(ENOMEM, "write snapshot %u", snapshots->number);
-	}
+	if (!path)
+		return log_error(ENOMEM, "write a snapshot");
 	log_info("Dumping heap profile to %s (%s)", path, reason);
 	err = output_write_file(profile, output_find("pprof"), path);
 	if (err)

@@ -7,6 +7,7 @@
 #define HEAPTAP_SNAPSHOTS_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "heaptap/epoch.h"
 #include "profile/profile.h"
@@ -29,8 +30,12 @@ void snapshots_remove_old(struct snapshots *snapshots);
 void snapshots_reason(const struct epoch_record *record, unsigned long long since_last_s,
 		      char *text, size_t size);
 
-/* Announces and writes the next file. Prints its errors; the number is used up in any case. */
-int snapshots_write(struct snapshots *snapshots, const struct profile *profile, const char *reason);
+/*
+ * Announces and writes the next file, of a process alone (PREFIX.PID.0001.pb.gz) or of all (pid 0).
+ * Prints its errors; the number is used up in any case.
+ */
+int snapshots_write(struct snapshots *snapshots, pid_t pid, const struct profile *profile,
+		    const char *reason);
 
 /* Files written so far, and the path of the last one (NULL if none). */
 unsigned int snapshots_count(const struct snapshots *snapshots);

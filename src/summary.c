@@ -64,3 +64,17 @@ void summary_tables(struct tables *tables)
 		    stats.images, stats.rows, stats.dropped_fdes, stats.rowless, stats.failed,
 		    stats.build_ns / 1000000);
 }
+
+void summary_processes(const struct kernel *kernel)
+{
+	size_t children = kernel_child_count(kernel);
+
+	if (children)
+		log_info("%zu %s not counted: --follow takes children along", children,
+			 children == 1 ? "process that was started is"
+				       : "processes that were started are");
+	if (kernel_outside_count(kernel))
+		log_verbose("Outside the scope, %" PRIu64
+			    " calls were picked as samples and dropped",
+			    kernel_outside_count(kernel));
+}

@@ -13,4 +13,7 @@ void summary_losses(struct kernel *kernel, const struct heap *heap, uint64_t sam
 void summary_symbols(struct symbolizer *symbolizer);
 void summary_tables(struct tables *tables);
 
+/* Who was not counted. */
+void summary_processes(const struct kernel *kernel);
+
 #endif

@@ -193,8 +193,8 @@ static void find_words(struct target *target)
 	if (target->all)
 		snprintf(target->words, sizeof(target->words), "all processes");
 	else if (target->count == 1)
-		snprintf(target->words, sizeof(target->words), "%d (%s)",
-			 target->members[0].pid, target->members[0].comm);
+		snprintf(target->words, sizeof(target->words), "%d (%s)", target->members[0].pid,
+			 target->members[0].comm);
 	else
 		snprintf(target->words, sizeof(target->words), "%zu processes", target->count);
 }
@@ -240,10 +240,18 @@ struct kernel_scope target_scope(const struct target_options *options, bool foll
 static int attach_members(struct target *target, struct allocators *allocators)
 {
 	for (size_t i = 0; i < target->count; i++) {
-		int err = allocators_add_process(allocators, target->members[i].pid);
+		const struct member *member = &target->members[i];
+		int err = allocators_add_process(allocators, member->pid);
 
-		if (err && (err != -ESRCH || target_is_single(target)))
+		if (err && target_is_single(target))
+			return err == -EACCES || err == -EPERM
+				       ? log_error(err, "read /proc/%d/maps", member->pid)
+				       : err;
+		if (err == -ENOMEM)
 			return err;
+		if (err && err != -ESRCH)
+			log_verbose("PID %d (%s) cannot be looked at (%s)", member->pid,
+				    member->comm, strerror(-err));
 	}
 	return 0;
 }

@@ -16,8 +16,8 @@ struct target;
 struct target_options {
 	const pid_t *pids; /* running processes, or none */
 	size_t pid_count;
-	char **command;	   /* to be started, or NULL */
-	bool all;	   /* the whole machine */
+	char **command; /* to be started, or NULL */
+	bool all;	/* the whole machine */
 	bool force;
 };
 

@@ -19,7 +19,6 @@ struct job {
 	struct snapshot_input input;
 	struct heap *heap;
 	struct snapshot_process *processes;
-	pid_t file_pid; /* 0: of all processes */
 	struct loss_counter losses[LOSS_COUNT];
 	char scope[256];
 	char reason[128];
@@ -47,25 +46,63 @@ static void job_free(struct job *job)
 }
 DEFINE_CLEANUP(job, struct job *, job_free)
 
-/* Whether the snapshot was written. Prints its errors. */
-static bool write_job(struct writer *writer, struct job *job)
+static int refresh(struct writer *writer, const struct job *job)
 {
-	struct profile *profile CLEANUP(profile) = NULL;
 	int err = 0;
 
-	pthread_mutex_lock(&writer->naming);
 	for (size_t i = 0; i < job->input.process_count && i < MAX_REFRESHED && !err; i++)
-		if (job->input.processes[i].pid)
-			err = symbolizer_refresh(writer->context.symbolizer,
-						 job->input.processes[i].pid);
-	if (!err)
-		err = snapshot_build(&job->input, &profile);
+		if (job->processes[i].pid)
+			err = symbolizer_refresh(writer->context.symbolizer, job->processes[i].pid);
+	return err;
+}
+
+/* Of one process, or of all (0). */
+static bool write_profile(struct writer *writer, struct job *job, pid_t pid)
+{
+	struct profile *profile CLEANUP(profile) = NULL;
+	int err;
+
+	job->input.only_pid = pid;
+	pthread_mutex_lock(&writer->naming);
+	err = snapshot_build(&job->input, &profile);
 	pthread_mutex_unlock(&writer->naming);
 	if (err) {
 		log_error(err, "make the snapshot '%s'", job->reason);
 		return false;
 	}
-	return !snapshots_write(writer->context.snapshots, profile, job->reason);
+	/* A process that has not allocated has no files. */
+	if (pid && !profile->sample_count)
+		return true;
+	return !snapshots_write(writer->context.snapshots, pid, profile, job->reason);
+}
+
+static bool is_first_of_pid(const struct job *job, size_t index)
+{
+	for (size_t i = 0; i < index; i++)
+		if (job->processes[i].pid == job->processes[index].pid)
+			return false;
+	return job->processes[index].pid;
+}
+
+/* Whether the snapshot was written. Prints its errors. */
+static bool write_job(struct writer *writer, struct job *job)
+{
+	bool written = true;
+	int err;
+
+	pthread_mutex_lock(&writer->naming);
+	err = refresh(writer, job);
+	pthread_mutex_unlock(&writer->naming);
+	if (err) {
+		log_error(err, "make the snapshot '%s'", job->reason);
+		return false;
+	}
+	if (!writer->context.split)
+		return write_profile(writer, job, 0);
+	for (size_t i = 0; i < job->input.process_count; i++)
+		if (is_first_of_pid(job, i))
+			written &= write_profile(writer, job, job->processes[i].pid);
+	return written;
 }
 
 static void *run(void *arg)
@@ -187,7 +224,8 @@ void writer_refresh(struct writer *writer)
 	/* A snapshot being named was refreshed just before. */
 	if (pthread_mutex_trylock(&writer->naming))
 		return;
-	symbolizer_refresh(writer->context.symbolizer, writer->context.pid);
+	if (writer->context.pid)
+		symbolizer_refresh(writer->context.symbolizer, writer->context.pid);
 	pthread_mutex_unlock(&writer->naming);
 }
 

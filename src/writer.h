@@ -19,7 +19,8 @@ struct writer_context {
 	struct symbolizer *symbolizer; /* used by the writer alone from now on */
 	struct snapshots *snapshots;
 	uint64_t sample_bytes;
-	pid_t pid; /* whose names are refreshed before each snapshot */
+	pid_t pid;  /* whose names writer_refresh() refreshes, or 0 */
+	bool split; /* a series of files for each process */
 };
 
 int writer_new(const struct writer_context *context, struct writer **ret);

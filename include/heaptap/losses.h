@@ -30,7 +30,7 @@
 	X(SITE_FULL, "site_full", "changes not counted: the site table was full")                  \
 	X(LIVE_FULL, "live_full",                                                                  \
 	  "allocations counted in alloc_* but not in inuse_*: the live table, or the share of it " \
-	  "that one process may take, was full (--max-live)")                                                                          \
+	  "that one process may take, was full (--max-live)")                                      \
 	X(THROW_LATE, "throw_late",                                                                \
 	  "exceptions that met a return probe before the loader had taken it away: they end the "  \
 	  "program")                                                                               \

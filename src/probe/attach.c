@@ -189,7 +189,9 @@ static int attach_perf(struct attach *attach, int program, const char *path, uin
 	if (type < 0)
 		return type;
 	attr.type = type;
-	event = syscall(SYS_perf_event_open, &attr, attach->pid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	/* A uprobe of no process in particular hits on every CPU, whichever is named. */
+	event = syscall(SYS_perf_event_open, &attr, attach->pid ? attach->pid : -1,
+			attach->pid ? -1 : 0, -1, PERF_FLAG_FD_CLOEXEC);
 	if (event < 0)
 		return -errno;
 	err = keep_fd(attach, event);

@@ -237,6 +237,16 @@ static const struct snapshot_process *find_process(const struct snapshot_input *
 	return NULL;
 }
 
+static bool is_wanted(const struct snapshot_input *input, uint32_t serial)
+{
+	const struct snapshot_process *process;
+
+	if (!input->only_pid)
+		return true;
+	process = find_process(input, serial);
+	return process && process->pid == input->only_pid;
+}
+
 static void add_label(struct builder *builder, struct profile_label *labels, size_t *count,
 		      const char *key, const char *value)
 {
@@ -406,8 +416,7 @@ static int add_site(struct builder *builder, const struct heap_site *site)
 	};
 	int err = 0;
 
-	if ((!values[0] && !values[1]) ||
-	    (builder->input->only_serial && site->key.serial != builder->input->only_serial))
+	if ((!values[0] && !values[1]) || !is_wanted(builder->input, site->key.serial))
 		return 0;
 	if (stack->lost)
 		err = note_location(builder, "[stack lost]", &locations[location_count++]);

@@ -24,7 +24,7 @@ struct snapshot_input {
 	struct symbolizer *symbolizer;
 	const struct snapshot_process *processes; /* by serial */
 	size_t process_count;
-	uint32_t only_serial; /* of this process alone, or 0 */
+	pid_t only_pid;			   /* of this process alone, or 0 */
 	const struct loss_counter *losses; /* LOSS_COUNT of them */
 	uint64_t sample_bytes;
 	size_t late_files;	     /* whose allocators were found after they had been mapped */

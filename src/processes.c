@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "processes.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Processes that have left and are kept apart. */
+#define MAX_LEFT 1024
+
+/* Serials that the kernel side never gives, for those that are added up by name. */
+#define FIRST_SUM (1u << 31)
+
+/* Beside the snapshot_process of the same index. */
+struct state {
+	uint64_t gone_ns; /* CLOCK_MONOTONIC, 0: it is there */
+	bool last;	  /* nobody was left */
+	bool settled;
+	uint32_t into; /* the serial that it is added up under, or 0 */
+};
+
+struct processes {
+	struct kernel *kernel;
+	struct snapshot_process *list; /* by serial */
+	struct state *states;
+	size_t count;
+	size_t capacity;
+	uint32_t next_sum;
+	bool left; /* since the last update */
+};
+
+int processes_new(struct kernel *kernel, struct processes **ret)
+{
+	struct processes *processes = calloc(1, sizeof(*processes));
+
+	if (!processes)
+		return -ENOMEM;
+	processes->kernel = kernel;
+	processes->next_sum = FIRST_SUM;
+	*ret = processes;
+	return 0;
+}
+
+void processes_free(struct processes *processes)
+{
+	if (!processes)
+		return;
+	free(processes->list);
+	free(processes->states);
+	free(processes);
+}
+
+/* Where a serial is, or would be. */
+static size_t place_of(const struct processes *processes, uint32_t serial)
+{
+	size_t low = 0, high = processes->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (processes->list[middle].serial < serial)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static bool is_known(const struct processes *processes, uint32_t serial)
+{
+	size_t at = place_of(processes, serial);
+
+	return at < processes->count && processes->list[at].serial == serial;
+}
+
+static int reserve(struct processes *processes)
+{
+	size_t capacity = processes->capacity ? 2 * processes->capacity : 64;
+	struct snapshot_process *list;
+	struct state *states;
+
+	if (processes->count < processes->capacity)
+		return 0;
+	list = reallocarray(processes->list, capacity, sizeof(*list));
+	if (list)
+		processes->list = list;
+	states = reallocarray(processes->states, capacity, sizeof(*states));
+	if (states)
+		processes->states = states;
+	if (!list || !states)
+		return -ENOMEM;
+	processes->capacity = capacity;
+	return 0;
+}
+
+static int insert(struct processes *processes, const struct snapshot_process *process)
+{
+	size_t at = place_of(processes, process->serial), behind = processes->count - at;
+	int err = reserve(processes);
+
+	if (err)
+		return err;
+	memmove(&processes->list[at + 1], &processes->list[at], behind * sizeof(*processes->list));
+	memmove(&processes->states[at + 1], &processes->states[at],
+		behind * sizeof(*processes->states));
+	processes->list[at] = *process;
+	processes->states[at] = (struct state){};
+	processes->count++;
+	return 0;
+}
+
+static int see(void *arg, __u32 serial, const struct process_info *info)
+{
+	struct processes *processes = arg;
+	struct snapshot_process *process;
+	struct state *state;
+	size_t at;
+
+	if (!is_known(processes, serial)) {
+		const struct snapshot_process added = {
+			.serial = serial,
+			.pid = info->tgid,
+			.inner_pid = info->inner_tgid != info->tgid ? info->inner_tgid : 0,
+		};
+		int err = insert(processes, &added);
+
+		if (err)
+			return err;
+	}
+	at = place_of(processes, serial);
+	process = &processes->list[at];
+	state = &processes->states[at];
+	snprintf(process->comm, sizeof(process->comm), "%.16s", info->comm);
+	if (!info->gone || state->gone_ns)
+		return 0;
+	state->gone_ns = info->gone_ns;
+	state->last = info->last;
+	processes->left = true;
+	return 0;
+}
+
+/* The last one's blocks stay: they are in use as its snapshot says. */
+static bool is_gone(void *arg, __u32 serial)
+{
+	const struct processes *processes = arg;
+	size_t at = place_of(processes, serial);
+
+	return at < processes->count && processes->list[at].serial == serial &&
+	       processes->states[at].gone_ns && !processes->states[at].last;
+}
+
+int processes_update(struct processes *processes)
+{
+	int err = kernel_read_processes(processes->kernel, see, processes);
+
+	if (err || !processes->left)
+		return err;
+	processes->left = false;
+	err = kernel_purge(processes->kernel, is_gone, processes);
+	for (size_t i = 0; i < processes->count; i++)
+		if (processes->states[i].gone_ns)
+			kernel_forget_process(processes->kernel, processes->list[i].serial);
+	return err;
+}
+
+const struct snapshot_process *processes_list(const struct processes *processes, size_t *ret_count)
+{
+	*ret_count = processes->count;
+	return processes->list;
+}
+
+static bool has_left(const struct state *state, uint64_t time_ns)
+{
+	return state->gone_ns && state->gone_ns <= time_ns;
+}
+
+int processes_for_each_left(const struct processes *processes, uint64_t time_ns,
+			    int (*left)(void *arg, const struct snapshot_process *process),
+			    void *arg)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < processes->count && !err; i++)
+		if (has_left(&processes->states[i], time_ns) && !processes->states[i].settled)
+			err = left(arg, &processes->list[i]);
+	return err;
+}
+
+struct ending {
+	const struct processes *processes;
+	uint64_t time_ns;
+};
+
+static bool ends(void *arg, uint32_t serial)
+{
+	const struct ending *ending = arg;
+	const struct processes *processes = ending->processes;
+	size_t at = place_of(processes, serial);
+
+	return at < processes->count && processes->list[at].serial == serial &&
+	       has_left(&processes->states[at], ending->time_ns) && !processes->states[at].last;
+}
+
+static uint32_t sum_of(void *arg, uint32_t serial)
+{
+	const struct processes *processes = arg;
+	size_t at = place_of(processes, serial);
+
+	if (at < processes->count && processes->list[at].serial == serial &&
+	    processes->states[at].into)
+		return processes->states[at].into;
+	return serial;
+}
+
+/* The serial under which processes of a name are added up; 0 without memory for it. */
+static uint32_t sum_by_name(struct processes *processes, const struct snapshot_process *process)
+{
+	struct snapshot_process sum = {.serial = processes->next_sum};
+
+	for (size_t i = place_of(processes, FIRST_SUM); i < processes->count; i++)
+		if (!strcmp(processes->list[i].comm, process->comm) &&
+		    !strcmp(processes->list[i].container, process->container))
+			return processes->list[i].serial;
+	memcpy(sum.comm, process->comm, sizeof(sum.comm));
+	memcpy(sum.container, process->container, sizeof(sum.container));
+	if (insert(processes, &sum))
+		return 0;
+	return processes->next_sum++;
+}
+
+/* Adds the oldest up that have left, down to half of what is kept. */
+static int add_up(struct processes *processes, struct heap *heap)
+{
+	size_t settled = 0, kept = 0;
+	int err;
+
+	for (size_t i = 0; i < processes->count; i++)
+		settled += processes->states[i].settled;
+	if (settled <= MAX_LEFT)
+		return 0;
+	for (size_t i = 0; i < processes->count && settled > MAX_LEFT / 2; i++) {
+		struct snapshot_process process = processes->list[i];
+
+		if (!processes->states[i].settled)
+			continue;
+		/* It may move the others, but only those behind. */
+		processes->states[i].into = sum_by_name(processes, &process);
+		settled--;
+	}
+	err = heap_merge(heap, sum_of, processes);
+	for (size_t i = 0; i < processes->count; i++) {
+		if (processes->states[i].into)
+			continue;
+		processes->list[kept] = processes->list[i];
+		processes->states[kept++] = processes->states[i];
+	}
+	processes->count = kept;
+	return err;
+}
+
+int processes_settle(struct processes *processes, struct heap *heap, uint64_t time_ns)
+{
+	struct ending ending = {processes, time_ns};
+	bool any = false;
+
+	for (size_t i = 0; i < processes->count; i++) {
+		struct state *state = &processes->states[i];
+
+		if (state->settled || !has_left(state, time_ns) || state->last)
+			continue;
+		any = true;
+	}
+	if (!any)
+		return 0;
+	heap_end(heap, ends, &ending);
+	for (size_t i = 0; i < processes->count; i++)
+		processes->states[i].settled |= ends(&ending, processes->list[i].serial);
+	return add_up(processes, heap);
+}

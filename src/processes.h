@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The processes of a session, by serial: those that are in the scope and those that were. Of those
+ * that have left, the last ones are kept apart; older ones are added up by name.
+ */
+#ifndef HEAPTAP_PROCESSES_H
+#define HEAPTAP_PROCESSES_H
+
+#include <stdbool.h>
+
+#include "kernel.h"
+#include "profile/heap.h"
+#include "profile/snapshot.h"
+
+struct processes;
+
+int processes_new(struct kernel *kernel, struct processes **ret);
+void processes_free(struct processes *processes);
+DEFINE_CLEANUP(processes, struct processes *, processes_free)
+
+/*
+ * Takes note of who came and who left, and of what the latter leave in the live table. Returns 0 or
+ * a negative errno.
+ */
+int processes_update(struct processes *processes);
+
+/* By serial; valid until the next update or settle. */
+const struct snapshot_process *processes_list(const struct processes *processes, size_t *ret_count);
+
+/* Calls left() for each process that has left by time_ns, and was not settled. */
+int processes_for_each_left(const struct processes *processes, uint64_t time_ns,
+			    int (*left)(void *arg, const struct snapshot_process *process),
+			    void *arg);
+
+/*
+ * After the snapshot at time_ns: what those had in use who had left by then is not in use any more,
+ * unless nobody is left. Older ones are added up. Returns 0 or -ENOMEM.
+ */
+int processes_settle(struct processes *processes, struct heap *heap, uint64_t time_ns);
+
+#endif
