@@ -194,7 +194,7 @@ finish() {
 	bare=$PID
 	poll "$PATIENCE" grep -q bare "/proc/$bare/comm"
 	attach heaptap "$bare" -o p
-	grep -q "^heaptap: warning: no allocator found in $bare (bare) yet: waiting for it to load one" heaptap.err
+	grep -q "^heaptap: warning: no allocator found in $bare (bare) yet: waiting for one to be loaded" heaptap.err
 	tell bare
 	found "$PWD/a.so"
 	tell bare
