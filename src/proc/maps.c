@@ -13,6 +13,8 @@
 #include <limits.h>
 #include <string.h>
 
+#include "util/unescape.h"
+
 #define DELETED_SUFFIX " (deleted)"
 
 void maps_free(struct maps *maps)
@@ -23,28 +25,6 @@ void maps_free(struct maps *maps)
 		free(maps->entries[i].path);
 	free(maps->entries);
 	free(maps);
-}
-
-static bool is_octal(char c)
-{
-	return c >= '0' && c <= '7';
-}
-
-/* Replaces \012 and the like, in place. */
-static void unescape(char *path)
-{
-	char *to = path;
-
-	for (const char *from = path; *from; to++) {
-		if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && is_octal(from[2]) &&
-		    is_octal(from[3])) {
-			*to = (from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0');
-			from += 4;
-		} else {
-			*to = *from++;
-		}
-	}
-	*to = 0;
 }
 
 /* A number and the separator after it; *text is moved behind both. */
@@ -96,7 +76,7 @@ static int parse_line(char *line, struct mapping *ret)
 		mapping.deleted = true;
 		end[length - suffix] = 0;
 	}
-	unescape(end);
+	unescape_octal(end);
 	mapping.path = strdup(end);
 	if (!mapping.path)
 		return -ENOMEM;
