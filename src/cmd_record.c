@@ -40,6 +40,8 @@ enum {
 	OPT_NO_LINES,
 	OPT_SYMBOL_PREFIX,
 	OPT_PLAIN_ENTRIES,
+	OPT_CGROUP,
+	OPT_UNIT,
 	OPT_FOLLOW,
 	OPT_NO_FOLLOW,
 	OPT_SPLIT,
@@ -52,6 +54,8 @@ static const struct argp_option record_options[] = {
 	{NULL, 0, NULL, 0, "Target:", 1},
 	{"pid", 'p', "PID[,PID...]", 0, "The running process to attach to, or several", 1},
 	{"all", 'a', NULL, 0, "Every process of the machine", 1},
+	{"cgroup", OPT_CGROUP, "PATH", 0, "All processes of a cgroup and those below it", 1},
+	{"unit", OPT_UNIT, "NAME", 0, "All processes of a systemd unit", 1},
 	{"follow", OPT_FOLLOW, NULL, 0,
 	 "Take children along; other processes that use the same libraries then pay for the "
 	 "probes, "
@@ -261,11 +265,17 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'a':
 		options->all = true;
 		return 0;
+	case OPT_CGROUP:
+		options->cgroup = arg;
+		return 0;
+	case OPT_UNIT:
+		options->unit = arg;
+		return 0;
 	case OPT_FOLLOW:
 		options->follow = true;
 		return 0;
 	case OPT_NO_FOLLOW:
-		options->follow = false;
+		options->no_follow = true;
 		return 0;
 	case OPT_SPLIT:
 		options->split = true;
@@ -390,20 +400,26 @@ int cmd_record(int argc, char **argv)
 		.max_processes = DEFAULT_MAX_PROCESSES,
 		.clean = true,
 	};
-	int err;
+	int scopes, err;
 
 	/* A value that is wrong has had its line; only unknown options are wrong usage (2). */
 	if (read_environment(&options))
 		return 1;
 	if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &options))
 		return 1;
-	if ((options.pid_count > 0) + (options.command != NULL) + options.all != 1) {
+	scopes = (options.pid_count > 0) + (options.command != NULL) + options.all +
+		 (options.cgroup != NULL) + (options.unit != NULL);
+	if (scopes != 1) {
 		log_error(0,
-			  options.pid_count || options.command || options.all
-				  ? "give one of -p PID, -a and a command, not several"
-				  : "nothing to profile: give -p PID, -a, or a command after --");
+			  scopes ? "give one of -p PID, -a, --cgroup, --unit and a command, not "
+				   "several"
+				 : "nothing to profile: give -p PID, --cgroup PATH, --unit NAME, "
+				   "-a, or a command after --");
 		return 2;
 	}
+	/* What is in a cgroup is in it with its children. */
+	options.follow |= options.cgroup || options.unit;
+	options.follow &= !options.no_follow;
 	if (!options.max_live)
 		options.max_live =
 			options.sample_bytes == 1 ? DEFAULT_MAX_LIVE_EXACT : DEFAULT_MAX_LIVE;

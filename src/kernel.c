@@ -95,7 +95,9 @@ int kernel_cgroup_subsys(const char *controller)
 
 	if (!btf)
 		return -errno;
-	snprintf(name, sizeof(name), "%s_cgrp_id", controller);
+	/* Its name in v1 is not the kernel's own. */
+	snprintf(name, sizeof(name), "%s_cgrp_id",
+		 !strcmp(controller, "blkio") ? "io" : controller);
 	id = btf__find_by_name_kind(btf, "cgroup_subsys_id", BTF_KIND_ENUM);
 	type = id < 0 ? NULL : btf__type_by_id(btf, id);
 	for (int i = 0; type && i < btf_vlen(type); i++) {

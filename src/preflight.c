@@ -47,3 +47,27 @@ int preflight_check(enum attach_mode wanted, enum attach_mode *ret)
 	log_verbose("Attach mode: %s", attach_mode_name(*ret));
 	return 0;
 }
+
+int preflight_load(const struct kernel_options *options, struct kernel **ret)
+{
+	struct kernel *kernel CLEANUP(kernel) = NULL;
+	int err = kernel_open(options, &kernel);
+
+	if (err == -ENOENT)
+		return log_error(0, "the kernel has no BTF (/sys/kernel/btf/vmlinux is missing): "
+				    "heaptap needs a kernel built with CONFIG_DEBUG_INFO_BTF, as "
+				    "Debian's are");
+	if (err == -EPERM)
+		return log_error(0, "not allowed to load BPF programs: run heaptap as root, with "
+				    "sudo");
+	if (err)
+		return log_error(err,
+				 "load the BPF programs for attach mode '%s' (-v shows what the "
+				 "kernel says)",
+				 attach_mode_name(options->mode));
+	err = kernel_attach_lifecycle(kernel);
+	if (err)
+		return log_error(err, "attach to the fork, exec and exit tracepoints");
+	*ret = take_ptr(kernel);
+	return 0;
+}

@@ -3,6 +3,7 @@
 #ifndef HEAPTAP_PREFLIGHT_H
 #define HEAPTAP_PREFLIGHT_H
 
+#include "kernel.h"
 #include "probe/attach.h"
 
 /*
@@ -10,5 +11,8 @@
  * ATTACH_AUTO the best that this kernel has.
  */
 int preflight_check(enum attach_mode wanted, enum attach_mode *ret);
+
+/* Loads the kernel side and attaches it to the life of processes. Prints its errors. */
+int preflight_load(const struct kernel_options *options, struct kernel **ret);
 
 #endif

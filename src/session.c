@@ -142,29 +142,15 @@ static int open_kernel(struct session *session, enum attach_mode mode)
 					 : options->max_live / 4 * 3 + 1,
 		.max_stacks = options->max_stacks,
 		.max_processes = options->max_processes,
-		.scope = target_scope(&session->target_options, options->follow),
 		.mode = mode,
 		.verbose = options->verbose,
 	};
 	int err;
 
-	err = kernel_open(&kernel_options, &session->kernel);
-	if (err == -ENOENT)
-		return log_error(0, "the kernel has no BTF (/sys/kernel/btf/vmlinux is missing): "
-				    "heaptap needs a kernel built with CONFIG_DEBUG_INFO_BTF, as "
-				    "Debian's are");
-	if (err == -EPERM)
-		return log_error(0, "not allowed to load BPF programs: run heaptap as root, with "
-				    "sudo");
+	err = target_scope(session->target, options->follow, &kernel_options.scope);
 	if (err)
-		return log_error(err,
-				 "load the BPF programs for attach mode '%s' (-v shows what the "
-				 "kernel says)",
-				 attach_mode_name(mode));
-	err = kernel_attach_lifecycle(session->kernel);
-	if (err)
-		return log_error(err, "attach to the fork, exec and exit tracepoints");
-	return 0;
+		return err;
+	return preflight_load(&kernel_options, &session->kernel);
 }
 
 /* Has the heap as it is now, after the epoch of `record`, written to the next file. */
@@ -590,6 +576,8 @@ int session_run(const struct session_options *options)
 				.pid_count = options->pid_count,
 				.command = options->command,
 				.all = options->all,
+				.cgroup = options->cgroup,
+				.unit = options->unit,
 				.force = options->force,
 			},
 		.root_fd = -1,

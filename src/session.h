@@ -15,10 +15,13 @@
 struct session_options {
 	pid_t *pids; /* running targets */
 	size_t pid_count;
-	char **command; /* a target to start, or NULL */
-	bool all;	/* the whole machine */
-	bool follow;	/* children of targets, too */
-	bool split;	/* a series of files for each process */
+	char **command;	    /* a target to start, or NULL */
+	bool all;	    /* the whole machine */
+	const char *cgroup; /* a path, or NULL; and so below */
+	const char *unit;   /* of systemd */
+	bool follow;	    /* children of targets, too */
+	bool no_follow;	    /* also where that is the default */
+	bool split;	    /* a series of files for each process */
 	const char *prefix;
 	uint64_t sample_bytes;
 	uint64_t alloc_interval; /* bytes; 0: off, and so below */

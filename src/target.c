@@ -9,8 +9,10 @@
 #include <sys/utsname.h>
 #include <sys/wait.h>
 
+#include "proc/cgroup_scope.h"
 #include "proc/command.h"
 #include "proc/process.h"
+#include "proc/unit.h"
 #include "util/log.h"
 #include "util/root.h"
 
@@ -24,8 +26,9 @@ struct target {
 	struct member *members;
 	size_t count;
 	bool all;
+	struct cgroup_scope *cgroup; /* or NULL */
 	int pidfd;
-	char words[128];
+	char words[256];
 	char **argv; /* of a command, not owned */
 	struct command command;
 	struct command_files *files; /* of a command */
@@ -38,6 +41,7 @@ void target_free(struct target *target)
 	command_abandon(&target->command);
 	command_files_free(target->files);
 	free(target->members);
+	cgroup_scope_free(target->cgroup);
 	if (target->pidfd >= 0)
 		close(target->pidfd);
 	free(target);
@@ -122,7 +126,23 @@ static int open_process(struct target *target, pid_t pid, bool force)
 	return add_member(target, pid, process.comm);
 }
 
-/* Every process that can be profiled; others are no error here. */
+/* One of many: what cannot be profiled is no error here. */
+static int open_one(struct target *target, pid_t pid, bool force)
+{
+	struct process process = {};
+
+	if (pid == getpid() || process_read(pid, &process) || process.thread ||
+	    process.kernel_thread || process.zombie)
+		return 0;
+	if (process.seccomp_mode && seccomp_kills_return_probes() && !force) {
+		log_warning("PID %d (%s) is left out: its seccomp filter may kill it (--force "
+			    "takes it in)",
+			    pid, process.comm);
+		return 0;
+	}
+	return add_member(target, pid, process.comm);
+}
+
 static int open_all(struct target *target, bool force)
 {
 	DIR *proc = opendir("/proc");
@@ -132,19 +152,10 @@ static int open_all(struct target *target, bool force)
 	if (!proc)
 		return log_error(errno, "read /proc");
 	while (!err && (entry = readdir(proc))) {
-		struct process process = {};
 		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		if (pid <= 0 || pid == getpid() || process_read(pid, &process) || process.thread ||
-		    process.kernel_thread || process.zombie)
-			continue;
-		if (process.seccomp_mode && seccomp_kills_return_probes() && !force) {
-			log_warning("PID %d (%s) is left out: its seccomp filter may kill it "
-				    "(--force takes it in)",
-				    pid, process.comm);
-			continue;
-		}
-		err = add_member(target, pid, process.comm);
+		if (pid > 0)
+			err = open_one(target, pid, force);
 	}
 	closedir(proc);
 	return err;
@@ -188,10 +199,39 @@ static int open_command(struct target *target, char **argv)
 	return add_member(target, target->command.pid, comm);
 }
 
+/* The processes that are in the cgroup now; there may be none yet. */
+static int open_members(struct target *target, bool force)
+{
+	struct pid_list *list CLEANUP(pid_list) = NULL;
+	int err = cgroup_scope_pids(target->cgroup, "", &list);
+
+	if (err)
+		return log_error(err, "list the processes of cgroup %s", target->cgroup->path);
+	for (size_t i = 0; i < list->count && !err; i++)
+		err = open_one(target, list->pids[i], force);
+	return err;
+}
+
+static int open_cgroup(struct target *target, const struct target_options *options)
+{
+	struct cgroup_mounts *mounts CLEANUP(cgroup_mounts) = NULL;
+	struct scope_error error;
+	int err = cgroup_mounts_read("", &mounts);
+
+	if (err)
+		return log_error(err, "read the mounts of cgroups");
+	err = options->cgroup ? cgroup_scope_find(mounts, options->cgroup, &target->cgroup, &error)
+			      : unit_find(mounts, options->unit, &target->cgroup, &error);
+	return err ? log_error(0, "%s", error.text) : open_members(target, options->force);
+}
+
 static void find_words(struct target *target)
 {
 	if (target->all)
 		snprintf(target->words, sizeof(target->words), "all processes");
+	else if (target->cgroup)
+		snprintf(target->words, sizeof(target->words), "cgroup %.200s",
+			 target->cgroup->path);
 	else if (target->count == 1)
 		snprintf(target->words, sizeof(target->words), "%d (%s)", target->members[0].pid,
 			 target->members[0].comm);
@@ -213,6 +253,8 @@ int target_open(const struct target_options *options, struct target **ret)
 		err = open_command(target, options->command);
 	else if (options->all)
 		err = open_all(target, options->force);
+	else if (options->cgroup || options->unit)
+		err = open_cgroup(target, options);
 	for (size_t i = 0; i < options->pid_count && !err; i++)
 		err = open_process(target, options->pids[i], options->force);
 	if (err)
@@ -227,13 +269,30 @@ int target_open(const struct target_options *options, struct target **ret)
 	return 0;
 }
 
-struct kernel_scope target_scope(const struct target_options *options, bool follow)
+int target_scope(const struct target *target, bool follow, struct kernel_scope *ret)
 {
-	return (struct kernel_scope){
-		.kind = options->all ? SCOPE_ALL : SCOPE_PROCESSES,
+	const struct cgroup_scope *cgroup = target->cgroup;
+	struct kernel_scope scope = {
+		.kind = target->all ? SCOPE_ALL
+			: cgroup    ? SCOPE_CGROUP
+				    : SCOPE_PROCESSES,
 		.follow = follow,
 		.cgroup_subsys = -1,
 	};
+
+	if (cgroup)
+		scope.cgroup_id = cgroup->id;
+	if (cgroup && cgroup->version == CGROUP_V1) {
+		scope.cgroup_subsys = kernel_cgroup_subsys(cgroup->controller);
+		if (scope.cgroup_subsys < 0)
+			return log_error(0,
+					 "the cgroup hierarchy '%s' has no controller by which the "
+					 "kernel side could tell its processes: give the directory "
+					 "in another hierarchy, such as memory or pids",
+					 cgroup->controller);
+	}
+	*ret = scope;
+	return 0;
 }
 
 /* Of several, those that are gone by now are passed over. */
@@ -268,7 +327,7 @@ int target_attach(struct target *target, struct allocators *allocators, bool wai
 		return log_error(0, "PID %s exited before the probes were placed", target->words);
 	if (err || allocators_count(allocators))
 		return err;
-	if (wait && (target->all || allocators_may_come(allocators))) {
+	if (wait && (target->all || target->cgroup || allocators_may_come(allocators))) {
 		log_warning("no allocator found in %s yet: waiting for one to be loaded",
 			    target->words);
 		return 0;
@@ -309,7 +368,7 @@ int target_start(struct target *target)
 
 bool target_is_single(const struct target *target)
 {
-	return target->count == 1 && !target->all;
+	return target->count == 1 && !target->all && !target->cgroup;
 }
 
 const char *target_words(const struct target *target)

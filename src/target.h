@@ -16,8 +16,10 @@ struct target;
 struct target_options {
 	const pid_t *pids; /* running processes, or none */
 	size_t pid_count;
-	char **command; /* to be started, or NULL */
-	bool all;	/* the whole machine */
+	char **command;	    /* to be started, or NULL */
+	bool all;	    /* the whole machine */
+	const char *cgroup; /* a path, or NULL; and so below */
+	const char *unit;   /* of systemd */
 	bool force;
 };
 
@@ -29,8 +31,8 @@ struct target_options {
 int target_open(const struct target_options *options, struct target **ret);
 void target_free(struct target *target);
 
-/* What the kernel side is to know of it before it is opened. */
-struct kernel_scope target_scope(const struct target_options *options, bool follow);
+/* Which processes come into it by themselves. Prints its errors. */
+int target_scope(const struct target *target, bool follow, struct kernel_scope *ret);
 
 /*
  * Places the probes on the allocators in the target's files. An error if there are none, unless
@@ -44,7 +46,7 @@ int target_enter(struct target *target, struct kernel *kernel);
 int target_start(struct target *target);
 /* Whether it is one process, and stays that. */
 bool target_is_single(const struct target *target);
-/* "12 (redis-server)", "3 processes", "all processes". */
+/* "12 (redis-server)", "3 processes", "all processes", "cgroup /x". */
 const char *target_words(const struct target *target);
 
 /* The only process, or the first; 0 if there is none yet. */
