@@ -213,11 +213,12 @@ static int add_pids(struct session_options *options, const char *text)
 			log_error(0, "no process with PID 0: `ps -e` lists the running ones");
 			return EINVAL;
 		}
-		pids = reallocarray(options->pids, options->pid_count + 1, sizeof(*pids));
+		pids = reallocarray(options->target.pids, options->target.pid_count + 1,
+				    sizeof(*pids));
 		if (!pids)
 			return ENOMEM;
-		options->pids = pids;
-		pids[options->pid_count++] = (pid_t)number;
+		options->target.pids = pids;
+		pids[options->target.pid_count++] = (pid_t)number;
 	}
 	return 0;
 }
@@ -263,13 +264,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'p':
 		return add_pids(options, arg);
 	case 'a':
-		options->all = true;
+		options->target.all = true;
 		return 0;
 	case OPT_CGROUP:
-		options->cgroup = arg;
+		options->target.cgroup = arg;
 		return 0;
 	case OPT_UNIT:
-		options->unit = arg;
+		options->target.unit = arg;
 		return 0;
 	case OPT_FOLLOW:
 		options->follow = true;
@@ -300,7 +301,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		options->clean = false;
 		return 0;
 	case OPT_FORCE:
-		options->force = true;
+		options->target.force = true;
 		return 0;
 	case OPT_ALLOC_INTERVAL:
 		return parse_size_option("--alloc-interval", arg, max_bytes,
@@ -337,7 +338,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return parse_attach(arg, &options->mode);
 	case ARGP_KEY_ARG:
 		/* The command begins here; what follows is its own. */
-		options->command = state->argv + state->next - 1;
+		options->target.command = state->argv + state->next - 1;
 		state->next = state->argc;
 		return 0;
 	}
@@ -407,8 +408,9 @@ int cmd_record(int argc, char **argv)
 		return 1;
 	if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &options))
 		return 1;
-	scopes = (options.pid_count > 0) + (options.command != NULL) + options.all +
-		 (options.cgroup != NULL) + (options.unit != NULL);
+	scopes = (options.target.pid_count > 0) + (options.target.command != NULL) +
+		 options.target.all + (options.target.cgroup != NULL) +
+		 (options.target.unit != NULL);
 	if (scopes != 1) {
 		log_error(0,
 			  scopes ? "give one of -p PID, -a, --cgroup, --unit and a command, not "
@@ -418,13 +420,13 @@ int cmd_record(int argc, char **argv)
 		return 2;
 	}
 	/* What is in a cgroup is in it with its children. */
-	options.follow |= options.cgroup || options.unit;
+	options.follow |= options.target.cgroup || options.target.unit;
 	options.follow &= !options.no_follow;
 	if (!options.max_live)
 		options.max_live =
 			options.sample_bytes == 1 ? DEFAULT_MAX_LIVE_EXACT : DEFAULT_MAX_LIVE;
 	err = session_run(&options);
-	free(options.pids);
+	free(options.target.pids);
 	free(options.debug_dirs);
 	free(options.signature_files);
 	return err ? 1 : 0;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "preflight.h"
 
+#include <errno.h>
+
 #include <stdbool.h>
 #include <sys/stat.h>
 #include <unistd.h>

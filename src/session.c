@@ -39,7 +39,6 @@
 struct session {
 	const struct session_options *options;
 	struct kernel *kernel;
-	struct target_options target_options;
 	struct target *target;
 	struct attach *attach;
 	struct throws *throws;
@@ -471,7 +470,7 @@ static int open_session(struct session *session)
 	if (!err)
 		err = open_loop(session);
 	if (!err)
-		err = target_open(&session->target_options, &session->target);
+		err = target_open(&options->target, &session->target);
 	if (err)
 		return err;
 	if (target_fd(session->target) >= 0 && !options->follow &&
@@ -570,16 +569,6 @@ int session_run(const struct session_options *options)
 {
 	struct session session = {
 		.options = options,
-		.target_options =
-			{
-				.pids = options->pids,
-				.pid_count = options->pid_count,
-				.command = options->command,
-				.all = options->all,
-				.cgroup = options->cgroup,
-				.unit = options->unit,
-				.force = options->force,
-			},
 		.root_fd = -1,
 		.epoll_fd = -1,
 		.signal_fd = -1,

@@ -11,17 +11,13 @@
 #include <sys/types.h>
 
 #include "probe/attach.h"
+#include "target.h"
 
 struct session_options {
-	pid_t *pids; /* running targets */
-	size_t pid_count;
-	char **command;	    /* a target to start, or NULL */
-	bool all;	    /* the whole machine */
-	const char *cgroup; /* a path, or NULL; and so below */
-	const char *unit;   /* of systemd */
-	bool follow;	    /* children of targets, too */
-	bool no_follow;	    /* also where that is the default */
-	bool split;	    /* a series of files for each process */
+	struct target_options target;
+	bool follow;	/* children of targets, too */
+	bool no_follow; /* also where that is the default */
+	bool split;	/* a series of files for each process */
 	const char *prefix;
 	uint64_t sample_bytes;
 	uint64_t alloc_interval; /* bytes; 0: off, and so below */
@@ -41,7 +37,6 @@ struct session_options {
 	bool no_lines;		   /* function names only */
 	bool plain_entries;	   /* probes on first instructions only */
 	bool clean;		   /* remove older snapshots of this prefix first */
-	bool force;		   /* also where a seccomp filter may kill the target */
 	bool verbose;
 };
 

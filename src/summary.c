@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "profile/coverage.h"
 #include "profile/snapshot.h"
 #include "util/log.h"
 
@@ -15,7 +16,7 @@ void summary_losses(struct kernel *kernel, const struct heap *heap, uint64_t sam
 #undef X
 	};
 	struct loss_counter losses[LOSS_COUNT] = {};
-	struct snapshot_coverage coverage;
+	struct coverage coverage;
 	char stacks[512];
 
 	if (kernel_read_losses(kernel, losses))
@@ -25,8 +26,8 @@ void summary_losses(struct kernel *kernel, const struct heap *heap, uint64_t sam
 			log_warning("%llu times (%llu bytes) %s", losses[loss].count,
 				    losses[loss].bytes >> WEIGHT_BYTES_SHIFT, names[loss]);
 	}
-	snapshot_coverage(heap, sample_bytes, &coverage);
-	snapshot_describe_stacks(&coverage, stacks, sizeof(stacks));
+	coverage_measure(heap, sample_bytes, &coverage);
+	coverage_describe(&coverage, stacks, sizeof(stacks));
 	if (coverage.alloc_bytes > 0)
 		log_info("Stacks: %s", stacks);
 	if (sample_bytes > 1 && coverage.alloc_bytes <= 0)

@@ -14,13 +14,13 @@
 struct target;
 
 struct target_options {
-	const pid_t *pids; /* running processes, or none */
+	pid_t *pids; /* running processes, or none; not owned */
 	size_t pid_count;
 	char **command;	    /* to be started, or NULL */
 	bool all;	    /* the whole machine */
 	const char *cgroup; /* a path, or NULL; and so below */
 	const char *unit;   /* of systemd */
-	bool force;
+	bool force;	    /* also where a seccomp filter may kill the target */
 };
 
 /*

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "profile/coverage.h"
 #include "profile/snapshot.h"
 #include "symbolize/raw_code.h"
 
@@ -454,74 +455,6 @@ static void add_comment(struct profile *profile, const char *format, ...)
 	profile_add_comment(profile, text);
 }
 
-void snapshot_coverage(const struct heap *heap, uint64_t sample_bytes,
-		       struct snapshot_coverage *ret)
-{
-	double variance = 0;
-
-	*ret = (struct snapshot_coverage){};
-	for (const struct heap_site *site = heap_sites(heap); site; site = site->hh.next) {
-		double bytes = ldexp((double)site->alloc.bytes, -WEIGHT_BYTES_SHIFT);
-
-		ret->alloc_bytes += bytes;
-		ret->inuse_bytes += bytes - ldexp((double)site->freed.bytes, -WEIGHT_BYTES_SHIFT);
-		variance += (double)site->alloc.variance - (double)site->freed.variance;
-		if (site->stack->lost)
-			ret->lost_bytes += bytes;
-		else
-			ret->stop_bytes[site->stack->stop] += bytes;
-		if (site->stack->guessed && site->stack->stop == STOP_END)
-			ret->guessed_bytes += bytes;
-	}
-	ret->inuse_error =
-		sample_bytes * sqrt(ldexp(variance > 0 ? variance : 0, -WEIGHT_VARIANCE_SHIFT));
-}
-
-static double percent(double part, double whole)
-{
-	return whole > 0 ? 100 * part / whole : 0;
-}
-
-/* A reason without the place for an image's name: "no unwind rows" from "no unwind rows in %s". */
-static void describe_stop(enum stack_stop stop, char *text, size_t size)
-{
-	const char *place = strstr(stop_texts[stop], " in %s");
-
-	if (!place)
-		place = strstr(stop_texts[stop], " for %s");
-	snprintf(text, size, "%.*s", place ? (int)(place - stop_texts[stop]) : (int)size,
-		 stop_texts[stop]);
-}
-
-void snapshot_describe_stacks(const struct snapshot_coverage *coverage, char *text, size_t size)
-{
-	double whole = coverage->alloc_bytes;
-	char reason[128];
-	size_t used;
-
-	snprintf(text, size, "%.2f %% of alloc_space complete",
-		 percent(coverage->stop_bytes[STOP_END], whole));
-	if (coverage->guessed_bytes > 0) {
-		used = strlen(text);
-		snprintf(text + used, size - used,
-			 " (%.2f %% by frame pointers through code without rows)",
-			 percent(coverage->guessed_bytes, whole));
-	}
-	for (int stop = STOP_END + 1; stop < STOP_COUNT; stop++) {
-		if (coverage->stop_bytes[stop] <= 0)
-			continue;
-		describe_stop(stop, reason, sizeof(reason));
-		used = strlen(text);
-		snprintf(text + used, size - used, ", %.2f %% cut: %s",
-			 percent(coverage->stop_bytes[stop], whole), reason);
-	}
-	if (coverage->lost_bytes > 0) {
-		used = strlen(text);
-		snprintf(text + used, size - used, ", %.2f %% lost",
-			 percent(coverage->lost_bytes, whole));
-	}
-}
-
 static void add_comments(struct builder *builder)
 {
 	static const char *const loss_names[] = {
@@ -536,11 +469,11 @@ static void add_comments(struct builder *builder)
 	};
 	const struct snapshot_input *input = builder->input;
 	struct profile *profile = builder->profile;
-	struct snapshot_coverage coverage;
+	struct coverage coverage;
 	char stacks[512];
 	bool any = false;
 
-	snapshot_coverage(input->heap, input->sample_bytes, &coverage);
+	coverage_measure(input->heap, input->sample_bytes, &coverage);
 	add_comment(profile, "heaptap " HEAPTAP_VERSION);
 	add_comment(profile, "scope: %s", input->scope);
 	add_comment(profile, "reason: %s", input->reason);
@@ -552,10 +485,12 @@ static void add_comments(struct builder *builder)
 			    " bytes on average; values are unbiased estimates; inuse_space %.0f, "
 			    "standard error %.0f (%.2f %%)",
 			    input->sample_bytes, coverage.inuse_bytes, coverage.inuse_error,
-			    percent(coverage.inuse_error, coverage.inuse_bytes));
+			    coverage.inuse_bytes > 0
+				    ? 100 * coverage.inuse_error / coverage.inuse_bytes
+				    : 0);
 	for (size_t i = 0; i < input->runtime_count; i++)
 		add_comment(profile, "runtime: %s", input->runtimes[i]);
-	snapshot_describe_stacks(&coverage, stacks, sizeof(stacks));
+	coverage_describe(&coverage, stacks, sizeof(stacks));
 	add_comment(profile, "stacks: %s", stacks);
 	if (input->late_files)
 		add_comment(

@@ -38,23 +38,6 @@ struct snapshot_input {
 	int64_t duration_ns; /* since the beginning of the session */
 };
 
-/* How good the stacks are, by bytes allocated. */
-struct snapshot_coverage {
-	double alloc_bytes;
-	double stop_bytes[STOP_COUNT];
-	double guessed_bytes; /* of the complete ones: with a frame-pointer step through such code
-			       */
-	double lost_bytes;
-	double inuse_bytes;
-	double inuse_error; /* standard error of inuse_bytes */
-};
-
-void snapshot_coverage(const struct heap *heap, uint64_t sample_bytes,
-		       struct snapshot_coverage *ret);
-
-/* "99.2 % complete, 0.8 % cut: no unwind rows": the stacks' share of alloc_space, by reason. */
-void snapshot_describe_stacks(const struct snapshot_coverage *coverage, char *text, size_t size);
-
 /* Returns 0 or -ENOMEM. */
 int snapshot_build(const struct snapshot_input *input, struct profile **ret);
 

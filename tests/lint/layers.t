@@ -38,7 +38,7 @@ foreign profile symbolize elf | check "profile includes symbolize"
 foreign output profile | check "output includes profile"
 
 grep -lE '#include (<bpf/|"heaptap\.skel\.h")' src/*.[ch] src/*/*.[ch] |
-	grep -vxE 'src/kernel\.c|src/probe/attach\.c|src/unwind/upload\.c' |
+	grep -vxE 'src/kernel(_maps)?\.c|src/probe/attach\.c|src/unwind/upload\.c' |
 	check "only kernel, probe/attach and unwind/upload know libbpf"
 
 # A stage returns its errors; commands and the session print them.
