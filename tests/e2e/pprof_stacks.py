@@ -85,4 +85,5 @@ def main():
         print(size, ";".join(frames[id] for id in numbers(sample.get(1, []))))
 
 
-main()
+if __name__ == "__main__":
+    main()
