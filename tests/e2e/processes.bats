@@ -9,14 +9,14 @@ load processes
 # record_family COMMAND ROLE [OPTION...]: of the workload; only the processes with this role have
 # anything in use at the end, as they were the last.
 record_family() {
-	local command=$1 role=$2
+	local command=$1 role=$2 last
 	shift 2
 
 	rm -f p.* truth.*
 	# shellcheck disable=SC2086
-	timeout 60 "$HEAPTAP" record --sample-bytes 1 -o p "$@" -- "$WORKLOADS/procs" $command >out 2>log &&
-		mapfile -t last < <(role_pids "$role") &&
-		processes_match "$(last_snapshot p)" "${last[@]}" || {
+	timeout 60 "$HEAPTAP" record --sample-bytes 1 -o p "$@" -- "$WORKLOADS/procs" $command >out 2>log
+	mapfile -t last < <(role_pids "$role")
+	processes_match "$(last_snapshot p)" "${last[@]}" || {
 		cat log >&2
 		return 1
 	}
@@ -59,7 +59,7 @@ end_session() {
 	for pid in $(role_pids child); do
 		pprof -raw -tagfocus "pid=$pid" p.0001.pb.gz | awk '
 			/^Locations$/ { exit }
-			/:.* [0-9]+ *$/ && $1 ~ /^[0-9]+$/ { sum += $1 }
+			$4 ~ /^[0-9]+:$/ { sum += $1 }
 			END { print sum }' >measured
 		awk -F'[ =]' '/^site/ { sum += $4 } END { print sum }' "truth.$pid" | cmp - measured
 	done
@@ -207,7 +207,8 @@ end_session() {
 @test "a file series for each process" {
 	timeout 60 "$HEAPTAP" record --sample-bytes 1 --split -o p -- "$WORKLOADS/procs" forkexec 3 >out 2>log
 	cat truth.* >truths
-	for pid in $(sed -nE 's/^process=([0-9]+) .*/\1/p' truths | sort -u); do
+	mapfile -t pids < <(sed -nE 's/^process=([0-9]+) .*/\1/p' truths | sort -u)
+	for pid in "${pids[@]}"; do
 		mkdir "only.$pid"
 		cp "truth.$pid" "only.$pid"
 		# Each has in use what it had at its own end.
@@ -246,15 +247,9 @@ end_session() {
 
 # map_id NAME: of a map that the profiler holds.
 map_id() {
-	local id
-
-	for id in $(sed -n 's/^map_id:[[:space:]]*//p' "/proc/$profiler"/fdinfo/* | sort -u); do
-		if [ "$(bpftool map show id "$id" -j | jq -r .name)" = "$1" ]; then
-			echo "$id"
-			return
-		fi
-	done
-	return 1
+	sed -n 's/^map_id:[[:space:]]*//p' "/proc/$profiler"/fdinfo/* | sort -u |
+		while read -r id; do bpftool map show id "$id" -j; done |
+		jq -r --arg name "$1" 'select(.name == $name) | .id'
 }
 
 # map_has NAME COUNT: so many entries.
