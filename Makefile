@@ -39,7 +39,7 @@ CHECK_PACKAGES := libcmocka-dev bats perl procps python3 g++ golang-go redis-ser
 	nodejs openjdk-17-jre-headless rustc ruby php-cli luajit postgresql musl-tools curl openssl bash \
 	xz-utils debuginfod strace elfutils dwz libc6-dbg python3.11-dbg libgoogle-perftools4 \
 	libtcmalloc-minimal4 libgoogle-perftools-dev libjemalloc2 libjemalloc-dev libmimalloc2.0 \
-	libmimalloc-dev libunwind-dev lld
+	libmimalloc-dev libunwind-dev lld runc busybox-static
 KERNEL_PACKAGES := qemu-system-x86 busybox-static cpio
 BENCH_PACKAGES := google-perftools libgoogle-perftools4 libjemalloc2 libmimalloc2.0 heaptrack jq \
 	procps

@@ -17,6 +17,14 @@ export E2E HEAPTAP WORKLOADS
 PATIENCE=30
 
 setup() {
+	begin_test
+}
+
+teardown() {
+	end_test
+}
+
+begin_test() {
 	[ "$(id -u)" -eq 0 ] || skip "needs root"
 	unset "${!HEAP_PROFILE_@}" TCMALLOC_SAMPLE_PARAMETER
 	cd "$BATS_TEST_TMPDIR" || return 1
@@ -24,7 +32,7 @@ setup() {
 	MOUNTED=()
 }
 
-teardown() {
+end_test() {
 	local pid point
 
 	for pid in "${STARTED[@]}"; do

@@ -1,0 +1,335 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# Containers and cgroups as scopes: everything in them, also what starts later, and nothing else.
+
+load helpers
+load processes
+load containers
+
+setup_file() {
+	[ "$(id -u)" -ne 0 ] || ! command -v busybox >/dev/null || image_build
+	export PYTHON
+}
+
+setup() {
+	begin_test
+	containers_setup
+}
+
+teardown() {
+	containers_teardown
+	end_test
+}
+
+# record OPTION...: a heaptap in the background that has begun; sets profiler.
+record() {
+	spawn heaptap "$HEAPTAP" record --sample-bytes 1 -o p "$@"
+	profiler=$PID
+	wait_attached heaptap
+}
+
+end_session() {
+	kill -INT "$profiler"
+	wait_exit "$profiler"
+}
+
+snapshot() {
+	last_snapshot p
+}
+
+# only_container NAME: every sample has its label.
+only_container() {
+	[ "$(label_values "$(snapshot)" container)" = "$1" ] || {
+		label_values "$(snapshot)" container >&2
+		return 1
+	}
+}
+
+# all_match NAME NSPID...: as processes_match, for a container's own numbers.
+all_match() {
+	local name=$1
+	shift
+	LABEL=nspid TRUTHS=$name/rootfs/work processes_match "$(snapshot)" "$@" || {
+		cat heaptap.err >&2
+		return 1
+	}
+}
+
+# run_waiting NAME COMMAND: a shell command that runs when container_go says so; then the container
+# waits for the next one, to end.
+run_waiting() {
+	container_prepare "$1" /bin/sh -c "read -r line <go; $2; echo done >done; read -r line <go"
+	mkfifo "$1/rootfs/work/go"
+	container_start "$1"
+}
+
+container_go() {
+	timeout "$PATIENCE" bash -c "echo go >'$1/rootfs/work/go'"
+}
+
+container_done() {
+	poll "$PATIENCE" test -s "$1/rootfs/work/done"
+}
+
+@test "a shell that starts 200 short processes" {
+	# shellcheck disable=SC2016
+	run_waiting "$BOX" 'for i in $(seq 200); do procs child $i; done'
+	record --container "$BOX"
+	container_go "$BOX"
+	container_done "$BOX"
+	container_go "$BOX"
+	wait_exit "$profiler"
+	[ "$(role_pids child "$BOX/rootfs/work" | wc -l)" -eq 200 ]
+	all_match "$BOX"
+	only_container "$BOX"
+	[ "$(label_values "$(snapshot)" nspid | wc -l)" -ge 200 ]
+	reasons heaptap.err | tail -n 1 | grep -q '^Exiting, '
+}
+
+@test "python that forks and executes" {
+	cat >fork.py <<-'END'
+		import os
+		for i in range(20):
+		    pid = os.fork()
+		    if pid == 0:
+		        if i % 2:
+		            os.execv("/bin/procs", ["procs", "child", str(i)])
+		        kept = bytearray(1000000 + i)
+		        os._exit(0)
+		    os.waitpid(pid, 0)
+		    if i % 2 == 0:
+		        print(pid, 1000000 + i, flush=True)
+	END
+	run_waiting "$BOX" "$PYTHON fork.py >forks"
+	cp fork.py "$BOX/rootfs/work"
+	record --container "$BOX"
+	container_go "$BOX"
+	container_done "$BOX"
+	end_session
+	[ "$(wc -l <"$BOX/rootfs/work/forks")" -eq 10 ]
+	[ "$(role_pids child "$BOX/rootfs/work" | wc -l)" -eq 10 ]
+	all_match "$BOX"
+	only_container "$BOX"
+	# What a fork of the interpreter does besides is small.
+	by_label_leaf "$(snapshot)" alloc_space nspid >measured
+	by_label_leaf "$(snapshot)" inuse_space nspid >measured.inuse
+	while read -r pid size; do
+		awk -v pid="$pid" -v size="$size" '
+			$1 == pid { sum += $3 }
+			END { exit !(sum >= size && sum < size + 500000) }' measured
+		awk -v pid="$pid" '$1 == pid { sum += $3 } END { exit sum > 0 }' measured.inuse
+	done <"$BOX/rootfs/work/forks"
+}
+
+# get COUNT: so many pages from the nginx in the container.
+get() {
+	nsenter -t "$first" -n curl -s --max-time 20 -o page "http://127.0.0.1:8080/?[1-$1]" -w '%{http_code}\n' |
+		sort | uniq -c | awk '{ print $1, $2 }'
+}
+
+# workers: their PIDs here.
+workers() {
+	pgrep -P "$first" | sort
+}
+
+has_new_workers() {
+	[ "$(workers | wc -l)" -eq 2 ] && [ "$(workers | comm -12 - old | wc -l)" -eq 0 ]
+}
+
+@test "nginx with workers, and new ones after a reload" {
+	command -v nginx >/dev/null || skip "nginx is not installed"
+	container_prepare "$BOX" "$(type -P nginx)" -c /work/nginx.conf
+	cat >"$BOX/rootfs/work/nginx.conf" <<-'END'
+		daemon off;
+		worker_processes 2;
+		user root root;
+		error_log stderr;
+		pid /run/nginx.pid;
+		events {}
+		http {
+			access_log off;
+			server {
+				listen 127.0.0.1:8080;
+				location / { return 200 "text\n"; }
+			}
+		}
+	END
+	container_start "$BOX"
+	first=$PID
+	poll "$PATIENCE" nsenter -t "$first" -n curl -s -o page http://127.0.0.1:8080/
+	workers >old
+	record --container "$BOX"
+	[ "$(get 50)" = "50 200" ]
+	kill -HUP "$first"
+	poll "$PATIENCE" has_new_workers
+	workers >new
+	[ "$(get 50)" = "50 200" ]
+	kill -USR2 "$profiler"
+	wait_for_line heaptap.err '\(signal\)$'
+	only_container "$BOX"
+	[ "$(label_values "$(snapshot)" comm)" = nginx ]
+	# A worker allocates as it starts; one that has ended holds nothing.
+	label_values "$(snapshot)" pid >pids
+	[ "$(sort pids | comm -12 - new | wc -l)" -eq 2 ]
+	by_pid_leaf "$(snapshot)" inuse_space | awk '$3 > 0 { print $1 }' | sort -u >living
+	[ -z "$(comm -12 living old)" ]
+	kill -QUIT "$first"
+	wait_exit "$profiler"
+}
+
+@test "two containers of one image and this machine: one of them alone" {
+	container_run "$BOX" procs pause 1
+	first=$PID
+	container_run "$OTHER" procs pause 2
+	other=$PID
+	spawn host "$WORKLOADS/procs" --wait fork 3
+	host=$PID
+	wait_for_line host.out '^ready'
+	record --container "$BOX"
+	tell host go
+	container_exec "$OTHER" procs fork 3
+	container_exec "$BOX" procs fork 3
+	# Started by a process that is not in the container.
+	container_exec "$BOX" procs forkexec 3
+	container_exec "$BOX" procs storm 20
+	container_exec "$OTHER" procs storm 20
+	wait_for_line host.out '^done'
+	end_session
+	[ "$(role_pids parent "$BOX/rootfs/work" | wc -l)" -eq 3 ]
+	all_match "$BOX"
+	only_container "$BOX"
+	run ! grep -qxE "$other|$host" <(label_values "$(snapshot)" pid)
+	# Both, each under its own name.
+	rm p.*
+	for name in "$BOX" "$OTHER"; do
+		rm "$name"/rootfs/work/truth.*
+	done
+	record --cgroup "$(dirname "$(container_cgroup "$BOX")")"
+	container_exec "$BOX" procs fork 3
+	container_exec "$OTHER" procs fork 4
+	end_session
+	"$E2E/pprof_labels.py" "$(snapshot)" alloc_objects container pid comm |
+		awk '$3 == "procs" { print $1, $2 }' | sort -u | awk '{ count[$1]++ } END { for (name in count) print name, count[name] }' |
+		sort >measured
+	printf '%s\n' "$BOX 4" "$OTHER 5" | sort | cmp - measured
+}
+
+@test "a container by a part of its id, or by its cgroup" {
+	id=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')
+	container_run "$id" procs pause 1
+	record --container "${id:0:12}"
+	container_exec "$id" procs fork 2
+	end_session
+	all_match "$id"
+	label=$(label_values "$(snapshot)" container)
+	[ ${#label} -ge 12 ]
+	[[ $id == "$label"* ]]
+
+	rm -f p.* "$id"/rootfs/work/truth.*
+	record --cgroup "$(container_cgroup "$id")"
+	container_exec "$id" procs fork 2
+	end_session
+	all_match "$id"
+	[ "$(label_values "$(snapshot)" cgroup | wc -l)" -eq 1 ]
+	label_values "$(snapshot)" cgroup | grep -q "$id"
+
+	# A container that is gone.
+	container_remove "$id"
+	run "$HEAPTAP" record --container "$id" -o q
+	[ "$status" -eq 1 ]
+	[[ $output == *"$id"* ]]
+}
+
+@test "the end of a container is the end of the session" {
+	container_run "$BOX" procs pause 1
+	record --container "$BOX"
+	container_exec "$BOX" procs child 5
+	runc kill "$BOX" TERM
+	wait_exit "$profiler"
+	[ "$(role_pids pausing "$BOX/rootfs/work")" = 1 ]
+	# It allocated before the start of the session.
+	rm "$BOX/rootfs/work/truth.1"
+	all_match "$BOX"
+	reasons heaptap.err | tail -n 1 | grep -q '^Exiting, '
+}
+
+@test "a cgroup of plain processes, and one below it" {
+	cgroup_new top
+	top=$CGROUP
+	cgroup_new top/below
+	below=$CGROUP
+	spawn pause cgroup_enter "$top" "$WORKLOADS/procs" pause 1
+	pause=$PID
+	poll "$PATIENCE" grep -qx "$pause" "$top/cgroup.procs"
+	mkdir theirs
+	spawn outside env -C theirs "$WORKLOADS/procs" --wait fork 2
+	wait_for_line outside.out '^ready'
+	record --cgroup "$top"
+	(cgroup_enter "$top" "$WORKLOADS/procs" fork 3 >out 3>&-)
+	(cgroup_enter "$below" "$WORKLOADS/procs" daemon 3 >out 3>&-)
+	tell outside go
+	wait_for_line outside.out '^done'
+	poll "$PATIENCE" test -n "$(role_pids daemon)"
+	poll "$PATIENCE" is_gone "$(role_pids daemon)"
+	end_session
+	processes_match "$(snapshot)"
+	sed -nE 's/^process=([0-9]+) .*/\1/p' truth.* | sort -u >ours
+	label_values "$(snapshot)" pid | sort | cmp - ours
+}
+
+as_postgres() {
+	setpriv --reuid postgres --regid postgres --clear-groups "$@"
+}
+
+# The folder of the server's own programs.
+postgres_programs() {
+	find /usr/lib/postgresql -name initdb -printf '%h\n' | sort -V | tail -n 1
+}
+
+@test "postgres with 20 busy connections" {
+	programs=$(postgres_programs)
+	[ -n "$programs" ] || skip "postgres is not installed"
+	# Not below bats' folder, which is root's alone.
+	data=$(mktemp -d)
+	FOLDERS+=("$data")
+	chown postgres "$data"
+	as_postgres "$programs/initdb" -D "$data/db" --no-sync --auth trust -U postgres >initdb.log
+	cat >>"$data/db/postgresql.conf" <<-END
+		listen_addresses = ''
+		unix_socket_directories = '$data'
+		fsync = off
+		max_connections = 40
+		log_connections = on
+		log_line_prefix = '%p %b '
+	END
+	cgroup_new postgres
+	spawn postgres cgroup_enter "$CGROUP" setpriv --reuid postgres --regid postgres --clear-groups \
+		"$programs/postgres" -D "$data/db"
+	server=$PID
+	poll "$PATIENCE" "$programs/pg_isready" -q -h "$data"
+	"$programs/pgbench" -q -i -h "$data" -U postgres postgres >init.log 2>&1
+	before=$(wc -l <postgres.err)
+	spawn heaptap "$HEAPTAP" record --sample-bytes 16K -o p --cgroup "$CGROUP"
+	profiler=$PID
+	wait_attached heaptap
+	"$programs/pgbench" -n -c 20 -j 2 -t 30 -h "$data" -U postgres postgres >bench.log 2>&1
+	grep -qE '^number of transactions actually processed: 600/600' bench.log
+	run ! grep -qiE '^number of failed transactions: [1-9]|aborted|error' bench.log
+	kill -USR2 "$profiler"
+	wait_for_line heaptap.err '\(signal\)$'
+	# Every backend that served one of the connections.
+	tail -n "+$((before + 1))" postgres.err |
+		sed -nE 's/^([0-9]+) .*connection authorized: .*application_name=pgbench.*/\1/p' | sort -u >backends
+	[ "$(wc -l <backends)" -ge 20 ]
+	label_values "$(snapshot)" pid | sort >counted
+	[ -z "$(comm -23 backends counted)" ]
+	[ "$(label_values "$(snapshot)" comm)" = postgres ]
+	kill -INT "$server"
+	wait_exit "$server"
+	wait_exit "$profiler"
+	run ! grep -qE 'terminated by signal|PANIC|FATAL|crash' <(tail -n "+$((before + 1))" postgres.err)
+	# Nothing is in use of backends that have ended.
+	by_pid_leaf p.0001.pb.gz inuse_space | awk '$3 > 0 { print $1 }' | sort -u | comm -12 - backends >late
+	[ ! -s late ]
+}
