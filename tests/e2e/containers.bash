@@ -84,7 +84,7 @@ container_prepare() {
 		| .process.rlimits = []
 		| (.process.capabilities | .[]) += ["CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_DAC_OVERRIDE"]
 		| .root.readonly = false
-		| .linux.cgroupsPath = $cgroup' --args "$@" <"$name/config.json" >"$name/new.json"
+		| .linux.cgroupsPath = $cgroup' --args -- "$@" <"$name/config.json" >"$name/new.json"
 	mv "$name/new.json" "$name/config.json"
 }
 
@@ -145,7 +145,9 @@ containers_setup() {
 	CGROUPS=()
 	FOLDERS=()
 	# runc's names are this machine's.
+	# shellcheck disable=SC2034
 	BOX=heaptap-box-$$
+	# shellcheck disable=SC2034
 	OTHER=heaptap-other-$$
 }
 

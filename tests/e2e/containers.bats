@@ -128,6 +128,10 @@ get() {
 		sort | uniq -c | awk '{ print $1, $2 }'
 }
 
+serves_pages() {
+	[ "$(get 1 2>/dev/null)" = "1 200" ]
+}
+
 # workers: their PIDs here.
 workers() {
 	pgrep -P "$first" | sort
@@ -157,7 +161,7 @@ has_new_workers() {
 	END
 	container_start "$BOX"
 	first=$PID
-	poll "$PATIENCE" nsenter -t "$first" -n curl -s -o page http://127.0.0.1:8080/
+	poll "$PATIENCE" serves_pages
 	workers >old
 	record --container "$BOX"
 	[ "$(get 50)" = "50 200" ]
@@ -270,7 +274,7 @@ has_new_workers() {
 	(cgroup_enter "$below" "$WORKLOADS/procs" daemon 3 >out 3>&-)
 	tell outside go
 	wait_for_line outside.out '^done'
-	poll "$PATIENCE" test -n "$(role_pids daemon)"
+	poll "$PATIENCE" has_role daemon
 	poll "$PATIENCE" is_gone "$(role_pids daemon)"
 	end_session
 	processes_match "$(snapshot)"
@@ -294,7 +298,7 @@ postgres_programs() {
 	data=$(mktemp -d)
 	FOLDERS+=("$data")
 	chown postgres "$data"
-	as_postgres "$programs/initdb" -D "$data/db" --no-sync --auth trust -U postgres >initdb.log
+	as_postgres env -C "$data" "$programs/initdb" -D "$data/db" --no-sync --auth trust -U postgres >initdb.log
 	cat >>"$data/db/postgresql.conf" <<-END
 		listen_addresses = ''
 		unix_socket_directories = '$data'

@@ -28,6 +28,10 @@ role_pids() {
 	cat "${2:-.}"/truth.* | sed -nE "s/^process=([0-9]+) role=$1\$/\\1/p" | sort -u
 }
 
+has_role() {
+	[ -n "$(role_pids "$@" 2>/dev/null)" ]
+}
+
 # processes_match SNAPSHOT PID...: each process has allocated what it says; those named had in use
 # what they say, as they were the last or still live, and all others have nothing. LABEL names
 # another label than pid, TRUTHS another folder.
