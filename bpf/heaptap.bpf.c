@@ -508,7 +508,7 @@ int BPF_PROG(process_exec, struct task_struct *task)
 	}
 	process->serial = process_number(task, 0, 1);
 	if (!process->shared)
-		process_gone(old, 0, NULL);
+		process_gone(old, PROCESS_EXECUTED, 0, task);
 	process->shared = 0;
 	return 0;
 }
@@ -530,7 +530,7 @@ int BPF_PROG(process_exit, struct task_struct *task)
 		return 0;
 	last = __sync_fetch_and_add(&process_count, -1) == 1;
 	if (!shared)
-		process_gone(serial, last, task);
+		process_gone(serial, PROCESS_EXITED, last, task);
 	if (last && settings.scope != SCOPE_ALL)
 		process_last_left();
 	return 0;

@@ -106,7 +106,8 @@ static __always_inline void process_enter(struct task_struct *task, __u32 parent
 }
 
 /* A serial's address space is gone. */
-static __always_inline void process_gone(__u32 serial, __u32 last, struct task_struct *task)
+static __always_inline void process_gone(__u32 serial, enum process_gone how, __u32 last,
+					 struct task_struct *task)
 {
 	struct process_info *info = bpf_map_lookup_elem(&process_infos, &serial);
 
@@ -115,12 +116,12 @@ static __always_inline void process_gone(__u32 serial, __u32 last, struct task_s
 	info->last = last;
 	info->gone_ns = bpf_ktime_get_ns();
 	/* As it is called at its end. */
-	if (task) {
+	if (how == PROCESS_EXITED) {
 		struct task_struct *leader = BPF_CORE_READ(task, group_leader);
 
 		BPF_CORE_READ_STR_INTO(&info->comm, leader, comm);
 	}
-	__sync_lock_test_and_set(&info->gone, 1);
+	__sync_lock_test_and_set(&info->gone, how);
 	event_send(EVENT_PROCESS, serial);
 }
 

@@ -14,6 +14,7 @@
 struct state {
 	uint64_t gone_ns; /* CLOCK_MONOTONIC, 0: it is there */
 	bool last;	  /* nobody was left */
+	bool executed;	  /* it goes on under another serial */
 	bool settled;
 	uint32_t into; /* the serial that it is added up under, or 0 */
 };
@@ -134,6 +135,8 @@ static int see(void *arg, __u32 serial, const struct process_info *info)
 		return 0;
 	state->gone_ns = info->gone_ns;
 	state->last = info->last;
+	state->executed = info->gone == PROCESS_EXECUTED;
+	process->left = !state->executed;
 	processes->left = true;
 	return 0;
 }
@@ -173,21 +176,21 @@ static bool has_left(const struct state *state, uint64_t time_ns)
 	return state->gone_ns && state->gone_ns <= time_ns;
 }
 
-int processes_for_each_left(const struct processes *processes, uint64_t time_ns,
-			    int (*left)(void *arg, const struct snapshot_process *process),
-			    void *arg)
+bool processes_any_left(const struct processes *processes)
 {
-	int err = 0;
+	for (size_t i = 0; i < processes->count; i++) {
+		const struct state *state = &processes->states[i];
 
-	for (size_t i = 0; i < processes->count && !err; i++)
-		if (has_left(&processes->states[i], time_ns) && !processes->states[i].settled)
-			err = left(arg, &processes->list[i]);
-	return err;
+		if (state->gone_ns && !state->settled && !state->last && !state->executed)
+			return true;
+	}
+	return false;
 }
 
 struct ending {
 	const struct processes *processes;
 	uint64_t time_ns;
+	bool executed_only;
 };
 
 static bool ends(void *arg, uint32_t serial)
@@ -197,7 +200,8 @@ static bool ends(void *arg, uint32_t serial)
 	size_t at = place_of(processes, serial);
 
 	return at < processes->count && processes->list[at].serial == serial &&
-	       has_left(&processes->states[at], ending->time_ns) && !processes->states[at].last;
+	       has_left(&processes->states[at], ending->time_ns) && !processes->states[at].last &&
+	       (processes->states[at].executed || !ending->executed_only);
 }
 
 static uint32_t sum_of(void *arg, uint32_t serial)
@@ -257,22 +261,22 @@ static int add_up(struct processes *processes, struct heap *heap)
 	return err;
 }
 
-int processes_settle(struct processes *processes, struct heap *heap, uint64_t time_ns)
+int processes_settle(struct processes *processes, struct heap *heap, uint64_t time_ns,
+		     bool executed_only)
 {
-	struct ending ending = {processes, time_ns};
+	struct ending ending = {processes, time_ns, executed_only};
 	bool any = false;
 
 	for (size_t i = 0; i < processes->count; i++) {
-		struct state *state = &processes->states[i];
-
-		if (state->settled || !has_left(state, time_ns) || state->last)
-			continue;
-		any = true;
+		if (!processes->states[i].settled && ends(&ending, processes->list[i].serial))
+			any = true;
 	}
 	if (!any)
 		return 0;
 	heap_end(heap, ends, &ending);
-	for (size_t i = 0; i < processes->count; i++)
+	for (size_t i = 0; i < processes->count; i++) {
 		processes->states[i].settled |= ends(&ending, processes->list[i].serial);
+		processes->list[i].done = processes->list[i].left && processes->states[i].settled;
+	}
 	return add_up(processes, heap);
 }

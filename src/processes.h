@@ -27,15 +27,15 @@ int processes_update(struct processes *processes);
 /* By serial; valid until the next update or settle. */
 const struct snapshot_process *processes_list(const struct processes *processes, size_t *ret_count);
 
-/* Calls left() for each process that has left by time_ns, and was not settled. */
-int processes_for_each_left(const struct processes *processes, uint64_t time_ns,
-			    int (*left)(void *arg, const struct snapshot_process *process),
-			    void *arg);
+/* Whether one has exited and was not settled. */
+bool processes_any_left(const struct processes *processes);
 
 /*
- * After the snapshot at time_ns: what those had in use who had left by then is not in use any more,
- * unless nobody is left. Older ones are added up. Returns 0 or -ENOMEM.
+ * At time_ns: what those had in use who had left by then is not in use any more, unless nobody is
+ * left. executed_only: who goes on under another serial. Older ones are added up. Returns 0 or
+ * -ENOMEM.
  */
-int processes_settle(struct processes *processes, struct heap *heap, uint64_t time_ns);
+int processes_settle(struct processes *processes, struct heap *heap, uint64_t time_ns,
+		     bool executed_only);
 
 #endif

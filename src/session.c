@@ -173,6 +173,7 @@ static int write_snapshot(struct session *session, const struct epoch_record *re
 	snapshots_reason(record, (record->time_ns - session->last_dump_ns + 500000000) / 1000000000,
 			 reason, sizeof(reason));
 	input.reason = reason;
+	input.only_left = record->reason == EPOCH_LEFT;
 	input.processes = processes_list(session->processes, &input.process_count);
 	input.time_ns = clock_ns(CLOCK_REALTIME) - (clock_ns(CLOCK_MONOTONIC) - record->time_ns);
 	session->last_dump_ns = record->time_ns;
@@ -188,14 +189,13 @@ static int write_snapshot(struct session *session, const struct epoch_record *re
  */
 static int settle_and_write(struct session *session, const struct epoch_record *record)
 {
-	int err = 0;
+	bool split = session->options->split;
+	int err = processes_settle(session->processes, session->heap, record->time_ns, split);
 
-	if (!session->options->split)
-		err = processes_settle(session->processes, session->heap, record->time_ns);
 	if (!err)
 		err = write_snapshot(session, record);
-	if (!err && session->options->split)
-		err = processes_settle(session->processes, session->heap, record->time_ns);
+	if (!err && split)
+		err = processes_settle(session->processes, session->heap, record->time_ns, false);
 	return err;
 }
 
@@ -318,6 +318,9 @@ static int handle_events(struct session *session)
 	    clock_ns(CLOCK_MONOTONIC) >= session->processes_due_ns) {
 		session->processes_due_ns = 0;
 		err = processes_update(session->processes);
+		/* Their own last files. */
+		if (!err && session->options->split && processes_any_left(session->processes))
+			err = close_and_drain(session, EPOCH_LEFT);
 	}
 	return err ? log_error(err, "read the kernel's events") : 0;
 }

@@ -198,6 +198,7 @@ void snapshots_reason(const struct epoch_record *record, unsigned long long sinc
 		snprintf(text, size, "signal");
 		break;
 	case EPOCH_EXIT:
+	case EPOCH_LEFT:
 		snprintf(text, size, "Exiting, %s in use", amount);
 		break;
 	default:

@@ -84,6 +84,21 @@ static bool is_first_of_pid(const struct job *job, size_t index)
 	return job->processes[index].pid;
 }
 
+/* Whether the process of this entry, its first, is to have a file now. */
+static bool wants_file(const struct job *job, size_t index)
+{
+	bool left = false;
+
+	for (size_t i = index; i < job->input.process_count; i++) {
+		const struct snapshot_process *process = &job->processes[i];
+
+		if (process->pid == job->processes[index].pid && process->done)
+			return false;
+		left |= process->pid == job->processes[index].pid && process->left;
+	}
+	return left || !job->input.only_left;
+}
+
 /* Whether the snapshot was written. Prints its errors. */
 static bool write_job(struct writer *writer, struct job *job)
 {
@@ -100,7 +115,7 @@ static bool write_job(struct writer *writer, struct job *job)
 	if (!writer->context.split)
 		return write_profile(writer, job, 0);
 	for (size_t i = 0; i < job->input.process_count; i++)
-		if (is_first_of_pid(job, i))
+		if (is_first_of_pid(job, i) && wants_file(job, i))
 			written &= write_profile(writer, job, job->processes[i].pid);
 	return written;
 }

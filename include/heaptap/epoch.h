@@ -16,6 +16,7 @@ enum epoch_reason {
 	EPOCH_TIME_INTERVAL,
 	EPOCH_SIGNAL,
 	EPOCH_EXIT,   /* the last process of the scope exited */
+	EPOCH_LEFT,   /* processes of the scope exited, but not the last one */
 	EPOCH_DETACH, /* the session ends */
 };
 

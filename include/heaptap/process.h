@@ -21,6 +21,11 @@ struct process_record {
 
 #define PROCESS_COMM_SIZE 16
 
+enum process_gone {
+	PROCESS_EXITED = 1,
+	PROCESS_EXECUTED, /* another program: it goes on under another serial */
+};
+
 /*
  * What is known of a serial: an address space of a process. It stays until the loader takes it out,
  * after the process has left it by exec or exit.
@@ -29,7 +34,7 @@ struct process_info {
 	__u32 tgid;
 	__u32 parent_tgid; /* 0 if it was there before */
 	__u32 inner_tgid;  /* in its innermost PID namespace */
-	__u32 gone;	   /* 1 when it has left */
+	__u32 gone;	   /* enum process_gone */
 	__u64 start_ns;	   /* CLOCK_MONOTONIC: since when it is known */
 	__u64 gone_ns;
 	__u64 live;	/* records in the live table */

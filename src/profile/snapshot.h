@@ -14,6 +14,8 @@ struct snapshot_process {
 	uint32_t serial;
 	pid_t pid;	 /* 0: several that have exited */
 	pid_t inner_pid; /* in its own PID namespace, if that is another; else 0 */
+	bool left;	 /* it has exited */
+	bool done;	 /* and its last file was made */
 	char comm[17];
 	char container[65]; /* or "" */
 };
@@ -25,6 +27,7 @@ struct snapshot_input {
 	const struct snapshot_process *processes; /* by serial */
 	size_t process_count;
 	pid_t only_pid;			   /* of this process alone, or 0 */
+	bool only_left;			   /* files of processes that have exited, no others */
 	const struct loss_counter *losses; /* LOSS_COUNT of them */
 	uint64_t sample_bytes;
 	size_t late_files;	     /* whose allocators were found after they had been mapped */

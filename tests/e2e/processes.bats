@@ -14,7 +14,7 @@ record_family() {
 
 	rm -f p.* truth.*
 	# shellcheck disable=SC2086
-	timeout 60 "$HEAPTAP" record --sample-bytes 1 -o p "$@" -- "$WORKLOADS/procs" $command >out 2>log
+	timeout 60 "$HEAPTAP" record --follow --sample-bytes 1 -o p "$@" -- "$WORKLOADS/procs" $command >out 2>log
 	mapfile -t last < <(role_pids "$role")
 	processes_match "$(last_snapshot p)" "${last[@]}" || {
 		cat log >&2
@@ -57,7 +57,7 @@ end_session() {
 	[ "$(label_values p.0001.pb.gz comm)" = procs ]
 	# The same by pprof's own reading.
 	for pid in $(role_pids child); do
-		pprof -raw -tagfocus "pid=$pid" p.0001.pb.gz | awk '
+		pprof -raw -sample_index=alloc_space -tagfocus "pid=$pid" p.0001.pb.gz | awk '
 			/^Locations$/ { exit }
 			$4 ~ /^[0-9]+:$/ { sum += $1 }
 			END { print sum }' >measured
@@ -123,7 +123,7 @@ end_session() {
 }
 
 @test "a PID namespace, in which PIDs are given again" {
-	"$HEAPTAP" record --sample-bytes 1 -o p -- \
+	"$HEAPTAP" record --follow --sample-bytes 1 -o p -- \
 		unshare --pid --fork --mount-proc "$WORKLOADS/procs" reuse 10 >out 2>log
 	LABEL=nspid processes_match "$(last_snapshot p)"
 	[ "$(role_pids reused)" = 2 ]
@@ -149,7 +149,7 @@ end_session() {
 	wait_for_line two.out '^done'
 	# Children are not followed here.
 	for pid in "$three" $(role_pids child | grep -vx "$one"); do
-		rm "truth.$pid"
+		rm -f "truth.$pid"
 	done
 	snapshot_now 1
 	processes_match p.0001.pb.gz "$two"
@@ -205,7 +205,7 @@ end_session() {
 }
 
 @test "a file series for each process" {
-	timeout 60 "$HEAPTAP" record --sample-bytes 1 --split -o p -- "$WORKLOADS/procs" forkexec 3 >out 2>log
+	timeout 60 "$HEAPTAP" record --follow --sample-bytes 1 --split -o p -- "$WORKLOADS/procs" forkexec 3 >out 2>log
 	cat truth.* >truths
 	mapfile -t pids < <(sed -nE 's/^process=([0-9]+) .*/\1/p' truths | sort -u)
 	for pid in "${pids[@]}"; do
@@ -325,13 +325,13 @@ has_loss() {
 }
 
 @test "a full live table: alloc_* stays exact for each process" {
-	"$HEAPTAP" record --sample-bytes 1 --max-live 16 -o p -- "$WORKLOADS/procs" fork 8 >out 2>log
+	"$HEAPTAP" record --follow --sample-bytes 1 --max-live 16 -o p -- "$WORKLOADS/procs" fork 8 >out 2>log
 	has_loss live_full
 	alloc_matches cmp want measured
 }
 
 @test "a full stack table: alloc_* stays exact for each process" {
-	"$HEAPTAP" record --sample-bytes 1 --max-stacks 2 -o p -- "$WORKLOADS/procs" fork 8 >out 2>log
+	"$HEAPTAP" record --follow --sample-bytes 1 --max-stacks 2 -o p -- "$WORKLOADS/procs" fork 8 >out 2>log
 	has_loss stack_full
 	alloc_matches cmp want measured
 }
@@ -342,7 +342,7 @@ measured_part() {
 }
 
 @test "more processes than --max-processes: those that are counted are exact" {
-	"$HEAPTAP" record --sample-bytes 1 --max-processes 4 -o p -- "$WORKLOADS/procs" fork 8 >out 2>log
+	"$HEAPTAP" record --follow --sample-bytes 1 --max-processes 4 -o p -- "$WORKLOADS/procs" fork 8 >out 2>log
 	has_loss process_full
 	alloc_matches measured_part
 	[ "$(label_values "$(last_snapshot p)" pid | wc -l)" -le 4 ]
