@@ -33,7 +33,7 @@ endif
 # What a build needs, what the tests need on top, and the rivals of the benchmark.
 BUILD_PACKAGES := gcc make clang llvm bpftool libbpf-dev libelf-dev libdw-dev libdebuginfod-dev \
 	liblzma-dev zlib1g-dev \
-	libiberty-dev libpcre2-dev libzydis-dev uthash-dev linux-libc-dev
+	libiberty-dev libpcre2-dev libzydis-dev libjson-c-dev uthash-dev linux-libc-dev
 CHECK_PACKAGES := libcmocka-dev bats perl procps python3 g++ golang-go redis-server redis-tools sqlite3 \
 	binutils util-linux jq shellcheck clang-format libclang-rt-14-dev nginx \
 	nodejs openjdk-17-jre-headless rustc ruby php-cli luajit postgresql musl-tools curl openssl bash \
@@ -53,7 +53,7 @@ CFLAGS	 += -std=gnu17 -Wall -Wextra -Wno-unused-parameter -Wmissing-prototypes -
 ifeq ($(WERROR),1)
 CFLAGS	 += -Werror
 endif
-LDLIBS	 += -lbpf -ldw -lelf -ldebuginfod -llzma -lz -lZydis -liberty -lpcre2-8 -lm -lpthread
+LDLIBS	 += -lbpf -ldw -lelf -ldebuginfod -llzma -lz -lZydis -liberty -lpcre2-8 -ljson-c -lm -lpthread
 BPFFLAGS := -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Wno-unused-parameter -Wno-unused-function -Werror \
 	-D__TARGET_ARCH_x86 -D__bpf__ -Ivmlinux -Iinclude -Ibpf \
 	-idirafter /usr/include/x86_64-linux-gnu
