@@ -40,6 +40,7 @@ enum {
 	OPT_NO_LINES,
 	OPT_SYMBOL_PREFIX,
 	OPT_PLAIN_ENTRIES,
+	OPT_CONTAINER,
 	OPT_CGROUP,
 	OPT_UNIT,
 	OPT_FOLLOW,
@@ -54,6 +55,11 @@ static const struct argp_option record_options[] = {
 	{NULL, 0, NULL, 0, "Target:", 1},
 	{"pid", 'p', "PID[,PID...]", 0, "The running process to attach to, or several", 1},
 	{"all", 'a', NULL, 0, "Every process of the machine", 1},
+	{"container", OPT_CONTAINER, "NAME|ID", 0,
+	 "All processes of a container: docker, containerd, CRI-O, podman, runc, crun, "
+	 "systemd-nspawn, "
+	 "LXC; the beginning of an id is enough",
+	 1},
 	{"cgroup", OPT_CGROUP, "PATH", 0, "All processes of a cgroup and those below it", 1},
 	{"unit", OPT_UNIT, "NAME", 0, "All processes of a systemd unit", 1},
 	{"follow", OPT_FOLLOW, NULL, 0,
@@ -266,6 +272,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'a':
 		options->target.all = true;
 		return 0;
+	case OPT_CONTAINER:
+		options->target.container = arg;
+		return 0;
 	case OPT_CGROUP:
 		options->target.cgroup = arg;
 		return 0;
@@ -420,7 +429,7 @@ int cmd_record(int argc, char **argv)
 		return 2;
 	}
 	/* What is in a cgroup is in it with its children. */
-	options.follow |= options.target.cgroup || options.target.unit;
+	options.follow |= options.target.cgroup || options.target.unit || options.target.container;
 	options.follow &= !options.no_follow;
 	if (!options.max_live)
 		options.max_live =

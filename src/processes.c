@@ -4,6 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "proc/cgroup.h"
+#include "proc/container_path.h"
+
 /* Processes that have left and are kept apart. */
 #define MAX_LEFT 1024
 
@@ -26,10 +29,11 @@ struct processes {
 	size_t count;
 	size_t capacity;
 	uint32_t next_sum;
-	bool left; /* since the last update */
+	char container[65]; /* of all, or "" */
+	bool left;	    /* since the last update */
 };
 
-int processes_new(struct kernel *kernel, struct processes **ret)
+int processes_new(struct kernel *kernel, const char *container, struct processes **ret)
 {
 	struct processes *processes = calloc(1, sizeof(*processes));
 
@@ -37,6 +41,8 @@ int processes_new(struct kernel *kernel, struct processes **ret)
 		return -ENOMEM;
 	processes->kernel = kernel;
 	processes->next_sum = FIRST_SUM;
+	snprintf(processes->container, sizeof(processes->container), "%s",
+		 container ? container : "");
 	*ret = processes;
 	return 0;
 }
@@ -109,6 +115,28 @@ static int insert(struct processes *processes, const struct snapshot_process *pr
 	return 0;
 }
 
+/* The container that the process's cgroups name, if they do. */
+static void find_container(const struct processes *processes, struct snapshot_process *process)
+{
+	struct process_cgroups *cgroups CLEANUP(process_cgroups) = NULL;
+	struct container_path path;
+
+	if (*processes->container) {
+		memcpy(process->container, processes->container, sizeof(process->container));
+		return;
+	}
+	if (process_cgroups_read("", process->pid, &cgroups))
+		return;
+	for (size_t i = 0; i < cgroups->count; i++) {
+		if (!container_path_parse(cgroups->entries[i].path, &path))
+			continue;
+		/* As their runtimes show ids. */
+		snprintf(process->container, sizeof(process->container), "%.*s",
+			 container_is_hex_id(path.id, strlen(path.id)) ? 12 : 64, path.id);
+		return;
+	}
+}
+
 static int see(void *arg, __u32 serial, const struct process_info *info)
 {
 	struct processes *processes = arg;
@@ -117,13 +145,15 @@ static int see(void *arg, __u32 serial, const struct process_info *info)
 	size_t at;
 
 	if (!is_known(processes, serial)) {
-		const struct snapshot_process added = {
+		struct snapshot_process added = {
 			.serial = serial,
 			.pid = info->tgid,
 			.inner_pid = info->inner_tgid != info->tgid ? info->inner_tgid : 0,
 		};
-		int err = insert(processes, &added);
+		int err;
 
+		find_container(processes, &added);
+		err = insert(processes, &added);
 		if (err)
 			return err;
 	}

@@ -14,7 +14,8 @@
 
 struct processes;
 
-int processes_new(struct kernel *kernel, struct processes **ret);
+/* container: whose all processes are, or NULL: by their cgroups. Copied. */
+int processes_new(struct kernel *kernel, const char *container, struct processes **ret);
 void processes_free(struct processes *processes);
 DEFINE_CLEANUP(processes, struct processes *, processes_free)
 

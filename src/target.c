@@ -11,6 +11,7 @@
 
 #include "proc/cgroup_scope.h"
 #include "proc/command.h"
+#include "proc/container.h"
 #include "proc/process.h"
 #include "proc/unit.h"
 #include "util/log.h"
@@ -27,6 +28,7 @@ struct target {
 	size_t count;
 	bool all;
 	struct cgroup_scope *cgroup; /* or NULL */
+	char container[65];	     /* its name, or "" */
 	int pidfd;
 	char words[256];
 	char **argv; /* of a command, not owned */
@@ -212,16 +214,34 @@ static int open_members(struct target *target, bool force)
 	return err;
 }
 
+static int find_container(struct target *target, const struct cgroup_mounts *mounts,
+			  const char *key, struct scope_error *error)
+{
+	struct container *container CLEANUP(container) = NULL;
+	int err = container_find(mounts, key, &container, error);
+
+	if (err)
+		return err;
+	snprintf(target->container, sizeof(target->container), "%.64s",
+		 *container->name ? container->name : container->id);
+	target->cgroup = take_ptr(container->scope);
+	return 0;
+}
+
 static int open_cgroup(struct target *target, const struct target_options *options)
 {
 	struct cgroup_mounts *mounts CLEANUP(cgroup_mounts) = NULL;
-	struct scope_error error;
+	struct scope_error error = {};
 	int err = cgroup_mounts_read("", &mounts);
 
 	if (err)
 		return log_error(err, "read the mounts of cgroups");
-	err = options->cgroup ? cgroup_scope_find(mounts, options->cgroup, &target->cgroup, &error)
-			      : unit_find(mounts, options->unit, &target->cgroup, &error);
+	if (options->cgroup)
+		err = cgroup_scope_find(mounts, options->cgroup, &target->cgroup, &error);
+	else if (options->unit)
+		err = unit_find(mounts, options->unit, &target->cgroup, &error);
+	else
+		err = find_container(target, mounts, options->container, &error);
 	return err ? log_error(0, "%s", error.text) : open_members(target, options->force);
 }
 
@@ -229,6 +249,8 @@ static void find_words(struct target *target)
 {
 	if (target->all)
 		snprintf(target->words, sizeof(target->words), "all processes");
+	else if (*target->container)
+		snprintf(target->words, sizeof(target->words), "container %s", target->container);
 	else if (target->cgroup)
 		snprintf(target->words, sizeof(target->words), "cgroup %.200s",
 			 target->cgroup->path);
@@ -253,7 +275,7 @@ int target_open(const struct target_options *options, struct target **ret)
 		err = open_command(target, options->command);
 	else if (options->all)
 		err = open_all(target, options->force);
-	else if (options->cgroup || options->unit)
+	else if (options->cgroup || options->unit || options->container)
 		err = open_cgroup(target, options);
 	for (size_t i = 0; i < options->pid_count && !err; i++)
 		err = open_process(target, options->pids[i], options->force);
@@ -374,6 +396,11 @@ bool target_is_single(const struct target *target)
 const char *target_words(const struct target *target)
 {
 	return target->words;
+}
+
+const char *target_container(const struct target *target)
+{
+	return *target->container ? target->container : NULL;
 }
 
 pid_t target_pid(const struct target *target)

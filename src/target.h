@@ -16,11 +16,12 @@ struct target;
 struct target_options {
 	pid_t *pids; /* running processes, or none; not owned */
 	size_t pid_count;
-	char **command;	    /* to be started, or NULL */
-	bool all;	    /* the whole machine */
-	const char *cgroup; /* a path, or NULL; and so below */
-	const char *unit;   /* of systemd */
-	bool force;	    /* also where a seccomp filter may kill the target */
+	char **command;	       /* to be started, or NULL */
+	bool all;	       /* the whole machine */
+	const char *cgroup;    /* a path, or NULL; and so below */
+	const char *unit;      /* of systemd */
+	const char *container; /* name, id or the beginning of one */
+	bool force;	       /* also where a seccomp filter may kill the target */
 };
 
 /*
@@ -49,6 +50,8 @@ bool target_is_single(const struct target *target);
 /* "12 (redis-server)", "3 processes", "all processes", "cgroup /x". */
 const char *target_words(const struct target *target);
 
+/* What the container is called that is the target, or NULL. */
+const char *target_container(const struct target *target);
 /* The only process, or the first; 0 if there is none yet. */
 pid_t target_pid(const struct target *target);
 /* An environment variable of its; arg is the target. For runtimes_new(). */

@@ -9,26 +9,13 @@ IMAGE=$BATS_FILE_TMPDIR/image
 
 # image_add FILE...: to the image, at the same place, with the libraries of programs.
 image_add() {
-	local file
+	local file files=("$@")
 
 	for file in "$@"; do
-		[ -e "$IMAGE$file" ] && continue
-		mkdir -p "$IMAGE${file%/*}"
-		cp -L "$file" "$IMAGE$file"
-		# What is no ELF file has none.
-		mapfile -t libraries < <(ldd "$file" 2>/dev/null | grep -oE '/[^ ]+')
-		[ ${#libraries[@]} -eq 0 ] || image_add_libraries "${libraries[@]}"
+		[[ $file == *.py ]] || mapfile -t -O ${#files[@]} files < <(ldd "$file" | grep -oE '/[^ ]+')
 	done
-}
-
-image_add_libraries() {
-	local file
-
-	for file in "$@"; do
-		[ -e "$IMAGE$file" ] && continue
-		mkdir -p "$IMAGE${file%/*}"
-		cp -L "$file" "$IMAGE$file"
-	done
+	mapfile -t files < <(printf '%s\n' "${files[@]}" | sort -u)
+	cp -L --parents "${files[@]}" "$IMAGE"
 }
 
 # image_python: the interpreter and what it reads to start and to run the tests' programs.
@@ -64,7 +51,7 @@ image_build() {
 	printf 'root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n' >"$IMAGE/etc/passwd"
 	printf 'root:x:0:\nnogroup:x:65534:\n' >"$IMAGE/etc/group"
 	image_python
-	image_add "$(type -P nginx || echo /usr/sbin/nginx)"
+	! command -v nginx >/dev/null || image_add "$(type -P nginx)"
 }
 
 # container_prepare NAME COMMAND...: the folder NAME with an OCI bundle in it.
@@ -144,6 +131,7 @@ containers_setup() {
 	CONTAINERS=()
 	CGROUPS=()
 	FOLDERS=()
+	SERVERS=()
 	# runc's names are this machine's.
 	# shellcheck disable=SC2034
 	BOX=heaptap-box-$$
@@ -153,8 +141,13 @@ containers_setup() {
 
 # Also after a failure half way: containers, their cgroups, and what a test made itself.
 containers_teardown() {
-	local name folder
+	local name folder pid
 
+	# A killed postgres would leave shared memory behind.
+	for pid in "${SERVERS[@]}"; do
+		kill -QUIT "$pid" 2>/dev/null || continue
+		poll 10 is_gone "$pid" || true
+	done
 	for name in "${CONTAINERS[@]}"; do
 		container_remove "$name"
 	done

@@ -311,6 +311,7 @@ postgres_programs() {
 	spawn postgres cgroup_enter "$CGROUP" setpriv --reuid postgres --regid postgres --clear-groups \
 		"$programs/postgres" -D "$data/db"
 	server=$PID
+	SERVERS+=("$server")
 	poll "$PATIENCE" "$programs/pg_isready" -q -h "$data"
 	"$programs/pgbench" -q -i -h "$data" -U postgres postgres >init.log 2>&1
 	before=$(wc -l <postgres.err)

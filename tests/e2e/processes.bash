@@ -36,42 +36,47 @@ has_role() {
 # what they say, as they were the last or still live, and all others have nothing. LABEL names
 # another label than pid, TRUTHS another folder.
 processes_match() {
-	local snapshot=$1 type wrong=0
+	local snapshot=$1
 	shift
 
-	for type in alloc_objects alloc_space inuse_objects inuse_space; do
-		by_label_leaf "$snapshot" "$type" "${LABEL:-pid}" >"$type.measured" || return 1
-		awk -v type="$type" -v living=" $* " '
-			FILENAME == ARGV[1] { measured[$1 " " $2] += $3; next }
-			/^process=/ {
-				pid = substr($1, 9)
-				processes++
-				counts = type ~ /^alloc/ || index(living, " " pid " ")
+	by_label_leaf "$snapshot" alloc_objects,alloc_space,inuse_objects,inuse_space \
+		"${LABEL:-pid}" >measured || return 1
+	awk -v living=" $* " '
+		BEGIN { count = split("alloc_objects alloc_space inuse_objects inuse_space", types, " ") }
+		FILENAME == ARGV[1] {
+			for (i = 1; i <= count; i++)
+				found[$1 " " $2 " " types[i]] += $(2 + i)
+			next
+		}
+		/^process=/ {
+			pid = substr($1, 9)
+			processes++
+		}
+		/^site=/ {
+			site = substr($1, 6)
+			sites[site]
+			for (i = 2; i <= NF; i++) {
+				split($i, field, "=")
+				if (field[1] ~ /^alloc/ || index(living, " " pid " "))
+					truth[pid " " site " " field[1]] += field[2]
 			}
-			/^site=/ {
-				site = substr($1, 6)
-				sites[site]
-				for (i = 2; i <= NF; i++)
-					if (counts && index($i, type "=") == 1)
-						truth[pid " " site] += substr($i, length(type) + 2)
+		}
+		END {
+			# Also what should not be there.
+			for (key in found) {
+				split(key, part, " ")
+				if (part[2] in sites)
+					truth[key] += 0
 			}
-			END {
-				for (key in measured) {
-					split(key, part, " ")
-					if (part[2] in sites)
-						truth[key] += 0
+			for (key in truth)
+				if (truth[key] != found[key] + 0) {
+					printf "%s should be %.0f, heaptap has %.0f\n", key, truth[key], found[key]
+					wrong = 1
 				}
-				for (key in truth)
-					if (truth[key] != measured[key] + 0) {
-						printf "%s: %s is %.0f, heaptap has %.0f\n", key, type, truth[key], measured[key]
-						wrong = 1
-					}
-				if (!processes)
-					print "no truth"
-				exit wrong || !processes
-			}' "$type.measured" "${TRUTHS:-.}"/truth.* >&2 || wrong=1
-	done
-	return "$wrong"
+			if (!processes)
+				print "no truth"
+			exit wrong || !processes
+		}' measured "${TRUTHS:-.}"/truth.* >&2
 }
 
 # losses FILE: the comment of a snapshot about them.

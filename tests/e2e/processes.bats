@@ -55,9 +55,11 @@ end_session() {
 	record_family "fork 8" parent
 	[ "$(label_values p.0001.pb.gz pid | wc -l)" -eq 9 ]
 	[ "$(label_values p.0001.pb.gz comm)" = procs ]
-	# The same by pprof's own reading.
+	# Its number is the same everywhere.
+	[ "$(label_values p.0001.pb.gz nspid)" = - ]
+	# The same by pprof's own reading, which takes a plain number for a range.
 	for pid in $(role_pids child); do
-		pprof -raw -sample_index=alloc_space -tagfocus "pid=$pid" p.0001.pb.gz | awk '
+		pprof -raw -tagfocus "pid=^$pid\$" p.0001.pb.gz | awk '
 			/^Locations$/ { exit }
 			$4 ~ /^[0-9]+:$/ { sum += $1 }
 			END { print sum }' >measured
