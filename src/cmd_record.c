@@ -410,26 +410,26 @@ int cmd_record(int argc, char **argv)
 		.max_processes = DEFAULT_MAX_PROCESSES,
 		.clean = true,
 	};
-	int scopes, err;
+	int scopes, in_cgroup, err;
 
 	/* A value that is wrong has had its line; only unknown options are wrong usage (2). */
 	if (read_environment(&options))
 		return 1;
 	if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &options))
 		return 1;
+	in_cgroup = (options.target.container != NULL) + (options.target.cgroup != NULL) +
+		    (options.target.unit != NULL);
 	scopes = (options.target.pid_count > 0) + (options.target.command != NULL) +
-		 options.target.all + (options.target.cgroup != NULL) +
-		 (options.target.unit != NULL);
+		 options.target.all + in_cgroup;
 	if (scopes != 1) {
-		log_error(0,
-			  scopes ? "give one of -p PID, -a, --cgroup, --unit and a command, not "
-				   "several"
-				 : "nothing to profile: give -p PID, --cgroup PATH, --unit NAME, "
-				   "-a, or a command after --");
+		log_error(0, scopes ? "give one of -p PID, --container, --cgroup, --unit, -a and a "
+				      "command, not several"
+				    : "nothing to profile: give -p PID, --container NAME, -a, or a "
+				      "command after --");
 		return 2;
 	}
 	/* What is in a cgroup is in it with its children. */
-	options.follow |= options.target.cgroup || options.target.unit || options.target.container;
+	options.follow |= in_cgroup;
 	options.follow &= !options.no_follow;
 	if (!options.max_live)
 		options.max_live =
