@@ -10,26 +10,21 @@
 
 #include "proc/container_records.h"
 
-/* One symbol per kind of file. */
-#define CONTAINER_FILES                                                                            \
-	X(DOCKER_CONFIG)                                                                           \
-	X(STORAGE_LIST)                                                                            \
-	X(STORAGE_SPEC)                                                                            \
-	X(CRIO_STATE)                                                                              \
-	X(PIDFILE)                                                                                 \
-	X(TASK_SPEC)                                                                               \
-	X(TASK_PID)                                                                                \
-	X(NERDCTL_NAME)                                                                            \
-	X(RUNC_STATE)                                                                              \
-	X(CRUN_STATUS)                                                                             \
-	X(MACHINE)                                                                                 \
-	X(LXC_CONFIG)
-
+/* The kinds of state files; container_stores.c tells what each holds. */
 enum container_file {
-#define X(symbol) CONTAINER_FILE_##symbol,
-	CONTAINER_FILES
-#undef X
-		CONTAINER_FILE_COUNT
+	CONTAINER_FILE_DOCKER_CONFIG,
+	CONTAINER_FILE_STORAGE_LIST,
+	CONTAINER_FILE_STORAGE_SPEC,
+	CONTAINER_FILE_CRIO_STATE,
+	CONTAINER_FILE_PIDFILE,
+	CONTAINER_FILE_TASK_SPEC,
+	CONTAINER_FILE_TASK_PID,
+	CONTAINER_FILE_NERDCTL_NAME,
+	CONTAINER_FILE_RUNC_STATE,
+	CONTAINER_FILE_CRUN_STATUS,
+	CONTAINER_FILE_MACHINE,
+	CONTAINER_FILE_LXC_CONFIG,
+	CONTAINER_FILE_COUNT
 };
 
 /*

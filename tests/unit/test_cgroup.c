@@ -2,6 +2,8 @@
 /* cgroup, cgroup_scope, cgroup_walk: layouts of mounts, paths as users give them, PIDs. */
 #include "tree_fixture.h"
 
+#include "failing_malloc.h"
+
 #include "proc/cgroup_scope.h"
 #include "proc/cgroup_walk.h"
 
@@ -271,14 +273,60 @@ static void test_self(void **state)
 		skip();
 }
 
+#if FAILING_MALLOC_WORKS
+/* Every allocation fails once: an error, or the right answer where it was not needed. */
+static void test_no_memory(void **state)
+{
+	bool done = false;
+
+	tree_write("/proc/self/mountinfo", "%s", hybrid);
+	tree_write("/proc/20/cgroup", "0::/a\n");
+	tree_cgroup("/sys/fs/cgroup/unified/a", "20\n");
+	for (long n = 1; !done; n++) {
+		struct cgroup_mounts *mounts CLEANUP(cgroup_mounts) = NULL;
+		struct cgroup_scope *scope CLEANUP(cgroup_scope) = NULL;
+		struct pid_list *list CLEANUP(pid_list) = NULL;
+		struct scope_error error;
+		bool inside = false;
+		int err;
+
+		failing_malloc_countdown = n;
+		err = cgroup_mounts_read(tree_root, &mounts);
+		if (!err)
+			err = cgroup_scope_find(mounts, "/a", &scope, &error);
+		if (!err)
+			err = cgroup_scope_pids(scope, tree_root, &list);
+		if (!err)
+			err = cgroup_scope_has_pid(scope, tree_root, 20, &inside);
+		done = failing_malloc_countdown;
+		failing_malloc_countdown = 0;
+		if (err) {
+			assert_int_equal(err, -ENOMEM);
+			assert_false(done);
+			continue;
+		}
+		assert_int_equal(scope->version, CGROUP_V2);
+		assert_int_equal(list->count, 1);
+		assert_true(inside);
+	}
+}
+#else
+static void test_no_memory(void **state)
+{
+	skip();
+}
+#endif
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, tree_setup, tree_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_mounts),	TEST(test_odd_mounts), TEST(test_process),
-		TEST(test_below),	TEST(test_scope_v2),   TEST(test_scope_hybrid),
-		TEST(test_scope_inner), TEST(test_pids),       cmocka_unit_test(test_self),
+		TEST(test_mounts),	TEST(test_odd_mounts),
+		TEST(test_process),	TEST(test_below),
+		TEST(test_scope_v2),	TEST(test_scope_hybrid),
+		TEST(test_scope_inner), TEST(test_pids),
+		TEST(test_no_memory),	cmocka_unit_test(test_self),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
