@@ -57,9 +57,9 @@ all_match() {
 }
 
 # run_waiting NAME COMMAND: a shell command that runs when container_go says so; then the container
-# waits for the next one, to end.
+# waits for the next one, to end. A first procs is there before, so that its files are known.
 run_waiting() {
-	container_prepare "$1" /bin/sh -c "read -r line <go; $2; echo done >done; read -r line <go"
+	container_prepare "$1" /bin/sh -c "procs pause & read -r line <go; $2; echo done >done; read -r line <go"
 	mkfifo "$1/rootfs/work/go"
 	container_start "$1"
 }
