@@ -62,24 +62,24 @@ SRCS	:= $(wildcard src/*.c src/*/*.c)
 OBJS	:= $(SRCS:src/%.c=$(OUTPUT)/obj/%.o)
 LIBOBJS := $(filter-out $(OUTPUT)/obj/main.o,$(OBJS))
 LIB	:= $(OUTPUT)/libheaptap.a
-SKEL	:= $(OUTPUT)/heaptap.skel.h
 
 # ------------------------------------------------------------------ build
 
 .PHONY: all
 all: $(OUTPUT)/heaptap ## build everything a user needs (default)
 
-$(OUTPUT)/heaptap.bpf.o: bpf/heaptap.bpf.c | $(OUTPUT)
+$(OUTPUT)/%.bpf.o: bpf/%.bpf.c | $(OUTPUT)
 	$(call msg,BPF,$@)
 	$(Q)$(CLANG) $(BPFFLAGS) -MMD -MP -c $< -o $@
 
-$(SKEL): $(OUTPUT)/heaptap.bpf.o
+$(OUTPUT)/%.skel.h: $(OUTPUT)/%.bpf.o
 	$(call msg,SKEL,$@)
-	$(Q)$(BPFTOOL) gen object $(OUTPUT)/heaptap.linked.bpf.o $<
-	$(Q)$(BPFTOOL) gen skeleton $(OUTPUT)/heaptap.linked.bpf.o name heaptap_bpf > $@
+	$(Q)$(BPFTOOL) gen object $(OUTPUT)/$*.linked.bpf.o $<
+	$(Q)$(BPFTOOL) gen skeleton $(OUTPUT)/$*.linked.bpf.o name $*_bpf > $@
 
-# The file that includes the skeleton.
-$(OUTPUT)/obj/kernel.o: | $(SKEL)
+# The files that include the skeletons.
+$(OUTPUT)/obj/kernel.o: | $(OUTPUT)/heaptap.skel.h
+$(OUTPUT)/obj/counter.o: | $(OUTPUT)/counter.skel.h
 
 $(OUTPUT)/obj/%.o: src/%.c | $(OUTPUT)
 	$(call msg,CC,$@)

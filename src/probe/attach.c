@@ -119,17 +119,30 @@ static int perf_uprobe_type(void)
 	return type;
 }
 
+bool attach_has_mode(enum attach_mode mode)
+{
+	switch (mode) {
+	case ATTACH_AUTO:
+		break;
+	case ATTACH_SESSION:
+		return has_multi(TRACE_UPROBE_SESSION);
+	case ATTACH_MULTI:
+		return has_multi(TRACE_UPROBE_MULTI);
+	case ATTACH_PERF:
+		return perf_uprobe_type() >= 0;
+	}
+	return false;
+}
+
 int attach_probe_mode(enum attach_mode *ret)
 {
-	if (has_multi(TRACE_UPROBE_SESSION))
-		*ret = ATTACH_SESSION;
-	else if (has_multi(TRACE_UPROBE_MULTI))
-		*ret = ATTACH_MULTI;
-	else if (perf_uprobe_type() >= 0)
-		*ret = ATTACH_PERF;
-	else
-		return -EOPNOTSUPP;
-	return 0;
+	for (enum attach_mode mode = ATTACH_SESSION; mode <= ATTACH_PERF; mode++) {
+		if (attach_has_mode(mode)) {
+			*ret = mode;
+			return 0;
+		}
+	}
+	return -EOPNOTSUPP;
 }
 
 int attach_new(enum attach_mode mode, const struct attach_programs *programs, pid_t pid,
@@ -203,24 +216,12 @@ static int attach_perf(struct attach *attach, int program, const char *path, uin
 	return keep_fd(attach, link);
 }
 
-/* Attaches one program to all points for which it is meant. */
-static int attach_program(struct attach *attach, int program, const char *path, bool at_return,
-			  const struct module_points *points,
-			  bool (*wanted)(const struct probe_point *point))
+/* type: of the loaded program, outside of ATTACH_PERF. */
+static int attach_at(struct attach *attach, int program, int type, const char *path,
+		     const uint64_t *offsets, const uint64_t *cookies, size_t count, bool at_return)
 {
-	_cleanup_free_ uint64_t *offsets = calloc(points->count, sizeof(*offsets));
-	_cleanup_free_ uint64_t *cookies = calloc(points->count, sizeof(*cookies));
-	size_t count = 0;
 	int fd, err;
 
-	if (!offsets || !cookies)
-		return -ENOMEM;
-	for (size_t i = 0; i < points->count; i++) {
-		if (!wanted(&points->entries[i]))
-			continue;
-		offsets[count] = points->entries[i].spec.offset;
-		cookies[count++] = probe_cookie(&points->entries[i].spec);
-	}
 	if (!count)
 		return 0;
 	if (attach->mode == ATTACH_PERF) {
@@ -231,17 +232,34 @@ static int attach_program(struct attach *attach, int program, const char *path, 
 		}
 		return 0;
 	}
-	/* The type is that of the loaded program: a free never returns to us, also in session mode.
-	 */
-	fd = link_multi(program,
-			program == attach->programs.alloc_session ||
-					program == attach->programs.realloc_session
-				? TRACE_UPROBE_SESSION
-				: TRACE_UPROBE_MULTI,
-			path, offsets, cookies, count, at_return, attach->pid);
-	if (fd < 0)
-		return fd;
-	return keep_fd(attach, fd);
+	fd = link_multi(program, type, path, offsets, cookies, count, at_return, attach->pid);
+	return fd < 0 ? fd : keep_fd(attach, fd);
+}
+
+/* Attaches one program to all points for which it is meant. */
+static int attach_program(struct attach *attach, int program, const char *path, bool at_return,
+			  const struct module_points *points,
+			  bool (*wanted)(const struct probe_point *point))
+{
+	_cleanup_free_ uint64_t *offsets = calloc(points->count, sizeof(*offsets));
+	_cleanup_free_ uint64_t *cookies = calloc(points->count, sizeof(*cookies));
+	size_t count = 0;
+
+	if (!offsets || !cookies)
+		return -ENOMEM;
+	for (size_t i = 0; i < points->count; i++) {
+		if (!wanted(&points->entries[i]))
+			continue;
+		offsets[count] = points->entries[i].spec.offset;
+		cookies[count++] = probe_cookie(&points->entries[i].spec);
+	}
+	/* A free never returns to us, also in session mode. */
+	return attach_at(attach, program,
+			 program == attach->programs.alloc_session ||
+					 program == attach->programs.realloc_session
+				 ? TRACE_UPROBE_SESSION
+				 : TRACE_UPROBE_MULTI,
+			 path, offsets, cookies, count, at_return);
 }
 
 static bool is_free(const struct probe_point *point)
@@ -315,4 +333,19 @@ int attach_throw(struct attach *attach, int fd, uint64_t offset)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	return attach_program(attach, attach->programs.throw_enter, path, false, &points,
 			      any_point);
+}
+
+int attach_entry_type(enum attach_mode mode)
+{
+	return mode == ATTACH_PERF ? 0 : TRACE_UPROBE_MULTI;
+}
+
+int attach_offsets(struct attach *attach, int fd, int program, const uint64_t *offsets,
+		   const uint64_t *cookies, size_t count, bool at_return)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return attach_at(attach, program, attach_entry_type(attach->mode), path, offsets, cookies,
+			 count, at_return);
 }

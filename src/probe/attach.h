@@ -8,6 +8,9 @@
 #ifndef HEAPTAP_PROBE_ATTACH_H
 #define HEAPTAP_PROBE_ATTACH_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "probe/points.h"
@@ -35,6 +38,9 @@ struct attach_programs {
 	int throw_enter;
 };
 
+/* Whether this kernel and this user have a mode: by trying it. */
+bool attach_has_mode(enum attach_mode mode);
+
 /* The best mode of this kernel, or -EPERM, or -EOPNOTSUPP if it has no BPF uprobes at all. */
 int attach_probe_mode(enum attach_mode *ret);
 
@@ -55,5 +61,14 @@ int attach_points(struct attach *attach, int fd, const struct module_points *poi
  * it, or PROBE_ENTRY_ONLY.
  */
 int attach_throw(struct attach *attach, int fd, uint64_t offset);
+
+/*
+ * Attaches a program of the caller's to file offsets; its expected attach type must be that of
+ * attach_entry_type(). at_return: to the returns of the functions that begin there.
+ */
+int attach_offsets(struct attach *attach, int fd, int program, const uint64_t *offsets,
+		   const uint64_t *cookies, size_t count, bool at_return);
+/* What attach_offsets() needs in a mode; 0 for none. */
+int attach_entry_type(enum attach_mode mode);
 
 #endif

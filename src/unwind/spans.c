@@ -296,6 +296,6 @@ int spans_collect(struct image *image, const struct code *code, const struct cfi
 	sparse = c.described_bytes < total / 2;
 	if (!err && sparse)
 		err = fill_gaps(&c);
-	*ret = (struct spans){c.spans, c.count, dropped, sparse};
+	*ret = (struct spans){c.spans, c.count, dropped, total, sparse};
 	return err;
 }

@@ -21,6 +21,7 @@ struct spans {
 	struct span *entries;
 	size_t count;
 	size_t dropped; /* functions that lie outside the code */
+	uint64_t code_bytes;
 	/*
 	 * Less than half of the code is described: then what no symbol names is decoded, too. In
 	 * other images what is left over is data, or code that keeps frame pointers.
