@@ -19,8 +19,9 @@ struct {
 	__type(value, struct counter_value);
 } counts SEC(".maps");
 
-/* Set before it is attached. */
+/* Of this process only, and nothing while it is 0. */
 volatile __u32 target_tgid = 0;
+/* Set before it is attached. */
 volatile __u64 sample_bytes = 1;
 
 /* What the call asks for; 0 if malloc, which counts too, is asked for it. */

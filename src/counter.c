@@ -10,6 +10,7 @@
 struct counter {
 	struct counter_bpf *object;
 	struct attach *attach;
+	pid_t pid;
 	int program;
 	int cpu_count;
 	uint32_t count; /* of indexes given out */
@@ -34,7 +35,7 @@ static int load(struct counter *counter, enum attach_mode mode, pid_t pid, uint6
 	libbpf_set_print(print);
 	if (err)
 		return err;
-	object->bss->target_tgid = pid;
+	counter->pid = pid;
 	object->data->sample_bytes = sample_bytes;
 	counter->program = bpf_program__fd(object->progs.count_call);
 	return attach_new(mode, &none, pid, &counter->attach);
@@ -96,6 +97,11 @@ int counter_add_place(struct counter *counter, int fd, uint64_t offset, bool at_
 	counter->count++;
 	return attach_offsets(counter->attach, fd, counter->program, &offset, &cookie, 1,
 			      at_return);
+}
+
+void counter_start(struct counter *counter)
+{
+	counter->object->bss->target_tgid = counter->pid;
 }
 
 int counter_read(const struct counter *counter, uint32_t index, struct counter_value *ret)

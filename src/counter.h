@@ -33,6 +33,8 @@ int counter_add(struct counter *counter, int fd, const struct module_points *poi
 /* The same for one place in a file: a function's first instruction, or its return. */
 int counter_add_place(struct counter *counter, int fd, uint64_t offset, bool at_return);
 
+/* From here on calls are counted. */
+void counter_start(struct counter *counter);
 /* What was counted so far at a point. */
 int counter_read(const struct counter *counter, uint32_t index, struct counter_value *ret);
 

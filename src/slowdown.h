@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What a recording will cost a process: the calls at its probe points are counted for a while, and
+ * taken times the cost of a trap.
+ */
+#ifndef HEAPTAP_SLOWDOWN_H
+#define HEAPTAP_SLOWDOWN_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "heaptap/counter.h"
+#include "probe/attach.h"
+#include "probe/points.h"
+#include "trap_cost.h"
+
+/* What was counted, all threads together. */
+struct slowdown_rates {
+	uint64_t duration_ns;
+	uint64_t cpu_ns; /* that the process took, the traps of the counting included */
+	uint64_t emulated; /* traps at entries, by their kind */
+	uint64_t stepped;
+	uint64_t allocations; /* of them, realloc included */
+	uint64_t frees;
+	uint64_t returning; /* allocations with a return probe, where all of them trap */
+	uint64_t bytes;	    /* allocated */
+	double samples;
+};
+
+/* Of one way to record. Shares: 1 is 100 %. */
+struct slowdown {
+	double overhead_ns; /* for what was counted */
+	double traps_per_s;
+	double cpu_share; /* of one CPU, to keep up the rate that was counted */
+	double slowdown;  /* of the process's own CPU time, without any probe */
+};
+
+/*
+ * Pure. mode: of the recording; exact: every allocation is a sample. An allocation that is sampled
+ * costs the trap at its return and the walk of its stack.
+ */
+struct slowdown slowdown_estimate(const struct slowdown_rates *rates, const struct trap_cost *cost,
+				  enum attach_mode mode, bool exact);
+
+/* Counting goes on from slowdown_begin() to slowdown_end(). */
+struct slowdown_count;
+
+/*
+ * Begins to count at all points of a process; images[i] is the file of points->modules[i]. They
+ * and the points must stay until the end. sample_bytes: of the recording. Errors: as counter_add().
+ */
+int slowdown_begin(enum attach_mode mode, pid_t pid, uint64_t sample_bytes,
+		   struct image *const *images, const struct probe_points *points,
+		   struct slowdown_count **ret);
+/* Reads what was counted since; counting goes on. Errors: -ESRCH if the process is gone. */
+int slowdown_read(struct slowdown_count *count, struct slowdown_rates *ret);
+/* Of one point, in all. */
+int slowdown_read_point(struct slowdown_count *count, size_t module, size_t point,
+			struct counter_value *ret);
+/* Removes the probes. */
+void slowdown_end(struct slowdown_count *count);
+DEFINE_CLEANUP(slowdown_count, struct slowdown_count *, slowdown_end)
+
+#endif
