@@ -7,6 +7,7 @@
 
 int cmd_record(int argc, char **argv);	  /* snapshots to files */
 int cmd_report(int argc, char **argv);	  /* render a profile as text */
+int cmd_doctor(int argc, char **argv);	  /* what can be profiled, and at what cost */
 int cmd_symbolize(int argc, char **argv); /* add names and lines to a profile */
 
 /* Reads a profile; what is wrong with the file has been logged when an error is returned. */

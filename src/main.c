@@ -13,6 +13,7 @@ static const struct {
 } commands[] = {
 	{"record", cmd_record, "snapshots of a process's heap to files"},
 	{"report", cmd_report, "render a profile as text"},
+	{"doctor", cmd_doctor, "can this be profiled, how well, and at what cost?"},
 	{"symbolize", cmd_symbolize, "add names and lines to a profile"},
 };
 

@@ -12,7 +12,7 @@
 /* The kernel side knows processes by their ids in the initial PID namespace, and so must we. */
 #define INITIAL_PID_NAMESPACE 0xeffffffcu
 
-static bool in_initial_pid_namespace(void)
+bool preflight_in_initial_pid_namespace(void)
 {
 	struct stat st;
 
@@ -28,7 +28,7 @@ int preflight_check(enum attach_mode wanted, enum attach_mode *ret)
 		return log_error(0,
 				 "heaptap needs root to place probes and read other processes: run "
 				 "it with sudo");
-	if (!in_initial_pid_namespace())
+	if (!preflight_in_initial_pid_namespace())
 		return log_error(
 			0, "heaptap runs in a PID namespace of its own, where PIDs mean something "
 			   "else: run it on the host, or in a container with the host's PID "

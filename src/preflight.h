@@ -3,6 +3,8 @@
 #ifndef HEAPTAP_PREFLIGHT_H
 #define HEAPTAP_PREFLIGHT_H
 
+#include <stdbool.h>
+
 #include "kernel.h"
 #include "probe/attach.h"
 
@@ -14,5 +16,8 @@ int preflight_check(enum attach_mode wanted, enum attach_mode *ret);
 
 /* Loads the kernel side and attaches it to the life of processes. Prints its errors. */
 int preflight_load(const struct kernel_options *options, struct kernel **ret);
+
+/* Elsewhere PIDs mean something else. */
+bool preflight_in_initial_pid_namespace(void);
 
 #endif

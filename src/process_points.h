@@ -36,10 +36,10 @@ struct process_points {
 	struct maps *maps;
 	struct process_file *files; /* as the dynamic linker searches them, mostly */
 	size_t count;
-	struct image **images;	     /* the files' */
-	const char *unopened;	     /* the path of a file that could not be opened, or NULL */
-	int unopened_err;	     /* why */
-	size_t unopened_count;	     /* such files */
+	struct image **images; /* the files' */
+	const char *unopened;  /* the path of a file that could not be opened, or NULL */
+	int unopened_err;      /* why */
+	size_t unopened_count; /* such files */
 	struct linkage *linkage;
 	struct probe_points *points; /* points->modules[i] are those of files[i] */
 	struct runtimes *runtimes;

@@ -8,9 +8,9 @@
 #include "util/clock.h"
 
 /*
- * A sample's stack walk and bookkeeping, in traps on emulated instructions: by `make bench` an exact
- * pair costs 4035 ns and an unsampled one 1753, where a trap at an entry costs 865 and one at a
- * return 480: (4035 - 1753 - 480) / 865.
+ * A sample's stack walk and bookkeeping, in traps on emulated instructions: by `make bench` an
+ * exact pair costs 4035 ns and an unsampled one 1753, where a trap at an entry costs 865 and one at
+ * a return 480: (4035 - 1753 - 480) / 865.
  */
 #define WALK_TRAPS 2.1
 
@@ -40,8 +40,8 @@ struct slowdown slowdown_estimate(const struct slowdown_rates *rates, const stru
 		return slowdown;
 	if (own_ns < rates->cpu_ns * LEAST_OWN_SHARE)
 		own_ns = rates->cpu_ns * LEAST_OWN_SHARE;
-	slowdown.overhead_ns = counting_ns + returns * cost->at_return +
-			       samples * WALK_TRAPS * cost->emulated;
+	slowdown.overhead_ns =
+		counting_ns + returns * cost->at_return + samples * WALK_TRAPS * cost->emulated;
 	slowdown.traps_per_s = (rates->emulated + rates->stepped + returns) / seconds;
 	slowdown.cpu_share = slowdown.overhead_ns / rates->duration_ns;
 	if (own_ns > 0)

@@ -17,7 +17,7 @@
 /* What was counted, all threads together. */
 struct slowdown_rates {
 	uint64_t duration_ns;
-	uint64_t cpu_ns; /* that the process took, the traps of the counting included */
+	uint64_t cpu_ns;   /* that the process took, the traps of the counting included */
 	uint64_t emulated; /* traps at entries, by their kind */
 	uint64_t stepped;
 	uint64_t allocations; /* of them, realloc included */

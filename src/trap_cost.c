@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Two functions of our own are probed, and called in a thread that is not the first. The speed of
- * a machine with other users changes within milliseconds: the calls are timed in rounds, and the
- * median round counts. What the calls cost without a probe is less than a hundredth.
+ * Functions of our own are probed, and called in a thread that is not the first. The speed of a
+ * machine with other users changes within milliseconds: the functions take turns, and the medians
+ * of all rounds count. What the calls cost without a probe is less than a hundredth.
  */
 #include "trap_cost.h"
 
@@ -22,20 +22,29 @@
 /* The kernel emulates push; it single-steps xor. */
 void trap_emulated(void);
 void trap_stepped(void);
+void trap_returning(void); /* emulated, too, with a probe at its return */
 
 #define FUNCTION(name, code)                                                                       \
-	"	.balign 16\n"                                                                      \
+	"	.balign 16\n"                                                                            \
 	"	.globl " name "\n"                                                                 \
 	"	.hidden " name "\n"                                                                \
 	"	.type " name ",@function\n" name ":\n"                                             \
-	"	.cfi_startproc\n" code "	ret\n"                                                \
-	"	.cfi_endproc\n"                                                                    \
+	"	.cfi_startproc\n" code "	ret\n"                                                    \
+	"	.cfi_endproc\n"                                                                          \
 	"	.size " name ",.-" name "\n"
 
 asm("	.pushsection .text\n" FUNCTION("trap_emulated", "	push %rax\n	pop %rcx\n")
-	    FUNCTION("trap_stepped", "	xor %eax,%eax\n") "	.popsection\n");
+	    FUNCTION("trap_stepped", "	xor %eax,%eax\n")
+		    FUNCTION("trap_returning",
+			     "	push %rax\n	pop %rcx\n") "	.popsection\n");
 
-enum trap_place { PLACE_EMULATED, PLACE_STEPPED, PLACE_RETURN };
+enum { EMULATED, STEPPED, RETURNING, FUNCTION_COUNT };
+
+static void (*const functions[FUNCTION_COUNT])(void) = {
+	[EMULATED] = trap_emulated,
+	[STEPPED] = trap_stepped,
+	[RETURNING] = trap_returning,
+};
 
 static int by_value(const void *a, const void *b)
 {
@@ -44,43 +53,41 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-struct run {
-	void (*function)(void);
-	double ns; /* of a call */
-};
-
-static void *run_calls(void *arg)
+static double median(double values[ROUNDS])
 {
-	struct run *run = arg;
-	double rounds[ROUNDS];
-
-	/* The first single step sets up a page. */
-	for (size_t i = 0; i < ROUND_SIZE; i++)
-		run->function();
-	for (size_t i = 0; i < ROUNDS; i++) {
-		uint64_t start_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-
-		for (size_t n = 0; n < ROUND_SIZE; n++)
-			run->function();
-		rounds[i] = (double)(clock_ns(CLOCK_THREAD_CPUTIME_ID) - start_ns) / ROUND_SIZE;
-	}
-	qsort(rounds, ROUNDS, sizeof(rounds[0]), by_value);
-	run->ns = rounds[ROUNDS / 2];
-	return NULL;
+	qsort(values, ROUNDS, sizeof(values[0]), by_value);
+	return values[ROUNDS / 2];
 }
 
-static int time_calls(void (*function)(void), double *ret_ns)
+/* ns of a call. */
+static double time_round(void (*function)(void))
 {
-	struct run run = {.function = function};
-	pthread_t thread;
-	int err;
+	uint64_t start_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 
-	err = pthread_create(&thread, NULL, run_calls, &run);
-	if (err)
-		return -err;
-	pthread_join(thread, NULL);
-	*ret_ns = run.ns;
-	return 0;
+	for (size_t i = 0; i < ROUND_SIZE; i++)
+		function();
+	return (double)(clock_ns(CLOCK_THREAD_CPUTIME_ID) - start_ns) / ROUND_SIZE;
+}
+
+static void *run_rounds(void *arg)
+{
+	double emulated[ROUNDS], stepped[ROUNDS], at_return[ROUNDS];
+	struct trap_cost *cost = arg;
+
+	/* The first single step sets up a page. */
+	for (size_t i = 0; i < FUNCTION_COUNT; i++)
+		time_round(functions[i]);
+	for (size_t i = 0; i < ROUNDS; i++) {
+		emulated[i] = time_round(trap_emulated);
+		at_return[i] = time_round(trap_returning) - emulated[i];
+		stepped[i] = time_round(trap_stepped);
+	}
+	cost->emulated = median(emulated);
+	cost->stepped = median(stepped);
+	cost->at_return = median(at_return);
+	if (cost->at_return < 0)
+		cost->at_return = 0;
+	return NULL;
 }
 
 static int offset_of(void (*function)(void), uint64_t *ret)
@@ -99,29 +106,33 @@ static int offset_of(void (*function)(void), uint64_t *ret)
 	return 0;
 }
 
-/* Probes one place and times it. *ret_calls: how many were seen. */
-static int measure_place(enum attach_mode mode, int fd, enum trap_place place, double *ret_ns,
-			 uint64_t *ret_calls)
+/* Probes all functions and times them. *ret_calls: how many of the first one were seen. */
+static int measure(enum attach_mode mode, int fd, struct trap_cost *ret, uint64_t *ret_calls)
 {
-	void (*function)(void) = place == PLACE_STEPPED ? trap_stepped : trap_emulated;
 	struct counter *counter CLEANUP(counter) = NULL;
 	struct counter_value value;
-	uint64_t offset;
+	pthread_t thread;
 	int err;
 
-	err = offset_of(function, &offset);
-	if (!err)
-		err = counter_open(mode, getpid(), 1, &counter);
-	if (!err)
-		err = counter_add_place(counter, fd, offset, place == PLACE_RETURN);
-	if (!err)
-		counter_start(counter);
-	if (!err)
-		err = time_calls(function, ret_ns);
-	if (!err)
-		err = counter_read(counter, 0, &value);
-	if (!err)
-		*ret_calls = value.calls;
+	err = counter_open(mode, getpid(), 1, &counter);
+	for (size_t i = 0; i < FUNCTION_COUNT && !err; i++) {
+		uint64_t offset;
+
+		err = offset_of(functions[i], &offset);
+		if (!err)
+			err = counter_add_place(counter, fd, offset, false);
+		if (!err && i == RETURNING)
+			err = counter_add_place(counter, fd, offset, true);
+	}
+	if (err)
+		return err;
+	counter_start(counter);
+	err = -pthread_create(&thread, NULL, run_rounds, ret);
+	if (err)
+		return err;
+	pthread_join(thread, NULL);
+	err = counter_read(counter, EMULATED, &value);
+	*ret_calls = err ? 0 : value.calls;
 	return err;
 }
 
@@ -134,22 +145,13 @@ int trap_cost_measure(enum attach_mode mode, struct trap_cost *ret)
 
 	if (fd < 0)
 		return -errno;
-	err = measure_place(mode, fd, PLACE_EMULATED, &cost.emulated, &calls);
+	err = measure(mode, fd, &cost, &calls);
 	if (!err && !calls && mode != ATTACH_PERF) {
+		err = measure(ATTACH_PERF, fd, &cost, &calls);
 		cost.first_thread_only = true;
-		mode = ATTACH_PERF;
-		err = measure_place(mode, fd, PLACE_EMULATED, &cost.emulated, &calls);
 	}
 	if (!err && !calls)
 		err = -EOPNOTSUPP;
-	if (!err)
-		err = measure_place(mode, fd, PLACE_STEPPED, &cost.stepped, &calls);
-	if (!err)
-		err = measure_place(mode, fd, PLACE_RETURN, &cost.at_return, &calls);
-	/* A return probe alone has a trap at the entry, too. */
-	cost.at_return -= cost.emulated;
-	if (cost.at_return < 0)
-		cost.at_return = 0;
 	if (!err)
 		*ret = cost;
 	return err;

@@ -8,10 +8,10 @@
 
 /* The best one that there is. */
 enum symbol_source {
-	SYMBOL_SOURCE_OWN,	/* .symtab */
-	SYMBOL_SOURCE_DEBUG,	/* a separate debug file */
+	SYMBOL_SOURCE_OWN,   /* .symtab */
+	SYMBOL_SOURCE_DEBUG, /* a separate debug file */
 	SYMBOL_SOURCE_MINIDEBUG,
-	SYMBOL_SOURCE_DYNAMIC,	/* .dynsym: what it exports, and no more */
+	SYMBOL_SOURCE_DYNAMIC, /* .dynsym: what it exports, and no more */
 	SYMBOL_SOURCE_NONE,
 };
 
