@@ -15,7 +15,8 @@
 /* `record`'s default. */
 #define SAMPLE_BYTES (512ull << 10)
 
-#define COUNT_SECONDS 1
+#define COUNT_ROUNDS 20
+#define ROUND_NS     50000000
 
 /* Slowdowns that nobody notices, and that need a word. */
 #define SLIGHT	   0.05
@@ -110,7 +111,7 @@ static void describe_point(const struct probe_point *point, struct slowdown_coun
 	char calls[48] = "";
 
 	if (count && !slowdown_read_point(count, module, index, &value) && value.calls)
-		snprintf(calls, sizeof(calls), "%llu calls", value.calls);
+		snprintf(calls, sizeof(calls), ", %llu calls", value.calls);
 	printf("    %-30s %-12s +%-4llu %s", point->name, point->why_entry ? "SLOW" : "emulated",
 	       offset, calls);
 	if (point->why_entry)
@@ -127,11 +128,11 @@ static void describe_left_out(const struct module_points *points)
 
 		delegating += left_out->delegates;
 		if (!left_out->delegates)
-			printf("    %-30s not probed: %s%s%s\n", left_out->name, left_out->reason,
+			printf("    %s: not probed, %s%s%s\n", left_out->name, left_out->reason,
 			       left_out->other ? ", " : "", left_out->other ? left_out->other : "");
 	}
 	if (delegating)
-		printf("    (%zu that only call%s others)\n", delegating,
+		printf("    and %zu more that only call%s others: not probed\n", delegating,
 		       delegating == 1 ? "s" : "");
 }
 
@@ -173,10 +174,8 @@ static void describe_slowdown(const char *label, const struct slowdown *slowdown
 }
 
 static void judge(const struct slowdown_rates *rates, const struct slowdown *at_default,
-		  const struct slowdown *exact, const struct doctor *doctor)
+		  const struct slowdown *exact)
 {
-	double of_samples = rates->samples * (doctor->cost.at_return + 2 * doctor->cost.emulated);
-
 	if (!rates->allocations && !rates->frees)
 		doctor_say("verdict", "fine while it allocates nothing, as in this second: look "
 				      "again when it is at work");
@@ -188,7 +187,7 @@ static void judge(const struct slowdown_rates *rates, const struct slowdown *at_
 			   "fine at the default rate; with --sample-bytes 1 expect "
 			   "%.0f %%",
 			   exact->slowdown * 100);
-	else if (of_samples > at_default->overhead_ns / 2)
+	else if (at_default->counting_ns < at_default->overhead_ns / 2)
 		doctor_say("verdict",
 			   "expect %.0f %% at the default rate, most of it for samples: "
 			   "raise --sample-bytes",
@@ -204,78 +203,85 @@ static void judge(const struct slowdown_rates *rates, const struct slowdown *at_
 			   at_default->slowdown * 100);
 }
 
-/* Counts for a second. Returns NULL, and says why, if that cannot be done. */
-static struct slowdown_count *count_calls(const struct doctor *doctor,
-					  const struct process_points *process,
-					  struct slowdown_rates *ret)
+/* What the calls of a second are, and what traps cost in that second. */
+struct cost {
+	struct slowdown_count *count; /* goes on */
+	struct slowdown_rates rates;
+	struct trap_cost trap;
+};
+
+static int count_calls(const struct doctor *doctor, const struct process_points *process,
+		       struct cost *cost)
 {
-	const struct timespec while_counting = {.tv_sec = COUNT_SECONDS};
-	struct slowdown_count *count CLEANUP(slowdown_count) = NULL;
+	const struct timespec pause = {.tv_nsec = ROUND_NS};
 	enum attach_mode mode = doctor->cost.first_thread_only ? ATTACH_PERF : doctor->mode;
+	struct trap_timer *timer CLEANUP(trap_timer) = NULL;
 	int err;
 
-	err = slowdown_begin(mode, process->pid, SAMPLE_BYTES, process->images, process->points,
-			     &count);
-	if (!err) {
-		nanosleep(&while_counting, NULL);
-		err = slowdown_read(count, ret);
-	}
+	err = trap_timer_open(mode, &timer);
 	if (!err)
-		return take_ptr(count);
-	if (err == -ESRCH)
-		doctor_refuse("it exited while its calls were counted");
-	else
-		doctor_refuse("its calls cannot be counted (%s)", strerror(-err));
-	return NULL;
+		err = slowdown_begin(mode, process->pid, SAMPLE_BYTES, process->images,
+				     process->points, &cost->count);
+	if (err)
+		return err;
+	for (size_t i = 0; i < COUNT_ROUNDS; i++) {
+		nanosleep(&pause, NULL);
+		trap_timer_round(timer);
+	}
+	cost->trap = trap_timer_cost(timer);
+	return slowdown_read(cost->count, &cost->rates);
 }
 
-static void describe_rates(const struct doctor *doctor, const struct slowdown_rates *rates)
+static void describe_cost(const struct doctor *doctor, const struct cost *cost)
 {
+	const struct slowdown_rates *rates = &cost->rates;
+	struct slowdown at_default = slowdown_estimate(rates, &cost->trap, doctor->mode, false);
+	struct slowdown exact = slowdown_estimate(rates, &cost->trap, doctor->mode, true);
 	double seconds = rates->duration_ns / 1e9;
-	struct slowdown at_default, exact;
 
-	at_default = slowdown_estimate(rates, &doctor->cost, doctor->mode, false);
-	exact = slowdown_estimate(rates, &doctor->cost, doctor->mode, true);
 	doctor_say("rate",
 		   "%.0f allocations (%.1f MB) and %.0f frees per second, in %.2f s with %.0f %% "
 		   "of a CPU",
 		   rates->allocations / seconds, rates->bytes / seconds / (1 << 20),
 		   rates->frees / seconds, seconds, 100.0 * rates->cpu_ns / rates->duration_ns);
+	doctor_say("of it counting", "%.0f %% of a CPU, by %.0f ns per trap in that second",
+		   100 * at_default.counting_ns / rates->duration_ns, cost->trap.emulated);
 	describe_slowdown("default rate", &at_default);
 	describe_slowdown("exact", &exact);
-	judge(rates, &at_default, &exact, doctor);
+	judge(rates, &at_default, &exact);
 }
 
-static bool report(const struct doctor *doctor, const struct process_points *process, bool possible)
+static bool report(const struct doctor *doctor, const struct process_points *process,
+		   struct cost *cost)
 {
-	struct slowdown_count *count CLEANUP(slowdown_count) = NULL;
 	bool found = process_points_count(process) > 0;
-	struct slowdown_rates rates = {};
+	int err = found && doctor->can_probe ? count_calls(doctor, process, cost) : 0;
 
 	if (process->unopened_count)
-		doctor_say("not opened", "%s and so %zu files in all: %s", process->unopened,
-			   process->unopened_count, strerror(-process->unopened_err));
-	if (found && doctor->can_probe) {
-		count = count_calls(doctor, process, &rates);
-		possible = possible && count;
-	}
-	describe_points(process, count);
-	if (!found)
-		possible = explain_none(process);
-	else
+		doctor_say("not opened", "%zu files, such as %s: %s", process->unopened_count,
+			   process->unopened, strerror(-process->unopened_err));
+	describe_points(process, err ? NULL : cost->count);
+	if (found)
 		describe_runtimes(process);
 	doctor_describe_code(doctor, process);
-	if (count)
-		describe_rates(doctor, &rates);
-	else if (found && !doctor->can_probe)
-		doctor_say("rate", "not counted: that needs the rights that are missing");
-	return possible;
+	if (!found)
+		return explain_none(process);
+	if (err == -ESRCH)
+		doctor_refuse("it exited while its calls were counted");
+	else if (err)
+		doctor_refuse("its calls cannot be counted (%s)", strerror(-err));
+	else if (!doctor->can_probe)
+		doctor_say("rate", "not counted: see what is missing above");
+	else
+		describe_cost(doctor, cost);
+	return !err;
 }
 
 bool doctor_process(const struct doctor *doctor, pid_t pid)
 {
 	struct process_points *points CLEANUP(process_points) = NULL;
 	struct process process;
+	struct cost cost = {};
 	bool possible;
 	int err;
 
@@ -284,8 +290,11 @@ bool doctor_process(const struct doctor *doctor, pid_t pid)
 	describe_program(pid);
 	possible = check_seccomp(&process);
 	err = process_points_find(pid, &doctor->points, &points);
-	if (!err)
-		return report(doctor, points, possible);
+	if (!err) {
+		possible = report(doctor, points, &cost) && possible;
+		slowdown_end(cost.count);
+		return possible;
+	}
 	if (err == -ESRCH)
 		doctor_refuse("it has exited");
 	else if (err == -EACCES || err == -EPERM)

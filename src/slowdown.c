@@ -40,6 +40,7 @@ struct slowdown slowdown_estimate(const struct slowdown_rates *rates, const stru
 		return slowdown;
 	if (own_ns < rates->cpu_ns * LEAST_OWN_SHARE)
 		own_ns = rates->cpu_ns * LEAST_OWN_SHARE;
+	slowdown.counting_ns = counting_ns;
 	slowdown.overhead_ns =
 		counting_ns + returns * cost->at_return + samples * WALK_TRAPS * cost->emulated;
 	slowdown.traps_per_s = (rates->emulated + rates->stepped + returns) / seconds;

@@ -29,7 +29,8 @@ struct slowdown_rates {
 
 /* Of one way to record. Shares: 1 is 100 %. */
 struct slowdown {
-	double overhead_ns; /* for what was counted */
+	double counting_ns; /* of traps at entries, which counting has, too */
+	double overhead_ns; /* in all, for what was counted */
 	double traps_per_s;
 	double cpu_share; /* of one CPU, to keep up the rate that was counted */
 	double slowdown;  /* of the process's own CPU time, without any probe */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Functions of our own are probed, and called in a thread that is not the first. The speed of a
- * machine with other users changes within milliseconds: the functions take turns, and the medians
- * of all rounds count. What the calls cost without a probe is less than a hundredth.
+ * Functions of our own are probed and called. They take turns in each round, and the medians of all
+ * rounds count.
+ *
+ * In a loop that does nothing else a trap costs less than in a program that uses its caches. So
+ * memory is touched between the calls, and what that takes is subtracted.
  */
 #include "trap_cost.h"
 
@@ -16,8 +18,10 @@
 #include "proc/maps.h"
 #include "util/clock.h"
 
-#define ROUNDS	   25
 #define ROUND_SIZE 100
+
+#define TOUCHED_BYTES (16u << 10)
+#define CACHE_LINE    64
 
 /* The kernel emulates push; it single-steps xor. */
 void trap_emulated(void);
@@ -46,6 +50,15 @@ static void (*const functions[FUNCTION_COUNT])(void) = {
 	[RETURNING] = trap_returning,
 };
 
+struct trap_timer {
+	struct counter *counter;
+	bool first_thread_only;
+	double emulated[TRAP_TIMER_ROUNDS]; /* ns */
+	double stepped[TRAP_TIMER_ROUNDS];
+	double at_return[TRAP_TIMER_ROUNDS];
+	size_t rounds;
+};
+
 static int by_value(const void *a, const void *b)
 {
 	const double x = *(const double *)a, y = *(const double *)b;
@@ -53,41 +66,69 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static double median(double values[ROUNDS])
+static double median(const double *values, size_t count)
 {
-	qsort(values, ROUNDS, sizeof(values[0]), by_value);
-	return values[ROUNDS / 2];
+	double sorted[TRAP_TIMER_ROUNDS];
+
+	memcpy(sorted, values, count * sizeof(*values));
+	qsort(sorted, count, sizeof(*sorted), by_value);
+	return sorted[count / 2];
 }
 
-/* ns of a call. */
-static double time_round(void (*function)(void))
+static void touch_memory(void)
+{
+	static volatile char memory[TOUCHED_BYTES];
+
+	for (size_t i = 0; i < sizeof(memory); i += CACHE_LINE)
+		memory[i]++;
+}
+
+static void do_nothing(void)
+{
+}
+
+/* ns of a call and what is done between two. */
+static double time_calls(void (*function)(void))
 {
 	uint64_t start_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 
-	for (size_t i = 0; i < ROUND_SIZE; i++)
+	for (size_t i = 0; i < ROUND_SIZE; i++) {
+		touch_memory();
 		function();
+	}
 	return (double)(clock_ns(CLOCK_THREAD_CPUTIME_ID) - start_ns) / ROUND_SIZE;
 }
 
-static void *run_rounds(void *arg)
+void trap_timer_round(struct trap_timer *timer)
 {
-	double emulated[ROUNDS], stepped[ROUNDS], at_return[ROUNDS];
-	struct trap_cost *cost = arg;
+	double without = time_calls(do_nothing);
+	double with = time_calls(trap_emulated);
+	double returning = time_calls(trap_returning);
+	double stepped = time_calls(trap_stepped);
 
-	/* The first single step sets up a page. */
-	for (size_t i = 0; i < FUNCTION_COUNT; i++)
-		time_round(functions[i]);
-	for (size_t i = 0; i < ROUNDS; i++) {
-		emulated[i] = time_round(trap_emulated);
-		at_return[i] = time_round(trap_returning) - emulated[i];
-		stepped[i] = time_round(trap_stepped);
-	}
-	cost->emulated = median(emulated);
-	cost->stepped = median(stepped);
-	cost->at_return = median(at_return);
-	if (cost->at_return < 0)
-		cost->at_return = 0;
-	return NULL;
+	if (timer->rounds == TRAP_TIMER_ROUNDS)
+		return;
+	timer->emulated[timer->rounds] = with - without;
+	timer->at_return[timer->rounds] = returning > with ? returning - with : 0;
+	timer->stepped[timer->rounds++] = stepped - without;
+}
+
+struct trap_cost trap_timer_cost(const struct trap_timer *timer)
+{
+	return (struct trap_cost){
+		.emulated = median(timer->emulated, timer->rounds),
+		.stepped = median(timer->stepped, timer->rounds),
+		.at_return = median(timer->at_return, timer->rounds),
+		.first_thread_only = timer->first_thread_only,
+	};
+}
+
+void trap_timer_close(struct trap_timer *timer)
+{
+	if (!timer)
+		return;
+	counter_close(timer->counter);
+	free(timer);
 }
 
 static int offset_of(void (*function)(void), uint64_t *ret)
@@ -106,14 +147,39 @@ static int offset_of(void (*function)(void), uint64_t *ret)
 	return 0;
 }
 
-/* Probes all functions and times them. *ret_calls: how many of the first one were seen. */
-static int measure(enum attach_mode mode, int fd, struct trap_cost *ret, uint64_t *ret_calls)
+static void *call_once(void *arg)
 {
-	struct counter *counter CLEANUP(counter) = NULL;
+	/* The first single step sets up a page. */
+	for (size_t i = 0; i < FUNCTION_COUNT; i++)
+		functions[i]();
+	return NULL;
+}
+
+/* Whether a thread that is not the first runs into the probes. */
+static int try_probes(const struct counter *counter, bool *ret)
+{
 	struct counter_value value;
 	pthread_t thread;
 	int err;
 
+	err = -pthread_create(&thread, NULL, call_once, NULL);
+	if (err)
+		return err;
+	pthread_join(thread, NULL);
+	err = counter_read(counter, EMULATED, &value);
+	if (!err)
+		*ret = value.calls;
+	return err;
+}
+
+static int place_probes(enum attach_mode mode, struct counter **ret, bool *ret_works)
+{
+	_cleanup_close_ int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	struct counter *counter CLEANUP(counter) = NULL;
+	int err;
+
+	if (fd < 0)
+		return -errno;
 	err = counter_open(mode, getpid(), 1, &counter);
 	for (size_t i = 0; i < FUNCTION_COUNT && !err; i++) {
 		uint64_t offset;
@@ -127,32 +193,44 @@ static int measure(enum attach_mode mode, int fd, struct trap_cost *ret, uint64_
 	if (err)
 		return err;
 	counter_start(counter);
-	err = -pthread_create(&thread, NULL, run_rounds, ret);
+	err = try_probes(counter, ret_works);
+	if (!err)
+		*ret = take_ptr(counter);
+	return err;
+}
+
+int trap_timer_open(enum attach_mode mode, struct trap_timer **ret)
+{
+	struct trap_timer *timer CLEANUP(trap_timer) = calloc(1, sizeof(*timer));
+	bool works;
+	int err;
+
+	if (!timer)
+		return -ENOMEM;
+	err = place_probes(mode, &timer->counter, &works);
+	if (!err && !works && mode != ATTACH_PERF) {
+		counter_close(take_ptr(timer->counter));
+		timer->first_thread_only = true;
+		err = place_probes(ATTACH_PERF, &timer->counter, &works);
+	}
 	if (err)
 		return err;
-	pthread_join(thread, NULL);
-	err = counter_read(counter, EMULATED, &value);
-	*ret_calls = err ? 0 : value.calls;
-	return err;
+	if (!works)
+		return -EOPNOTSUPP;
+	*ret = take_ptr(timer);
+	return 0;
 }
 
 int trap_cost_measure(enum attach_mode mode, struct trap_cost *ret)
 {
-	_cleanup_close_ int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-	struct trap_cost cost = {};
-	uint64_t calls;
+	struct trap_timer *timer CLEANUP(trap_timer) = NULL;
 	int err;
 
-	if (fd < 0)
-		return -errno;
-	err = measure(mode, fd, &cost, &calls);
-	if (!err && !calls && mode != ATTACH_PERF) {
-		err = measure(ATTACH_PERF, fd, &cost, &calls);
-		cost.first_thread_only = true;
-	}
-	if (!err && !calls)
-		err = -EOPNOTSUPP;
-	if (!err)
-		*ret = cost;
-	return err;
+	err = trap_timer_open(mode, &timer);
+	if (err)
+		return err;
+	for (size_t i = 0; i < TRAP_TIMER_ROUNDS; i++)
+		trap_timer_round(timer);
+	*ret = trap_timer_cost(timer);
+	return 0;
 }

@@ -19,7 +19,24 @@ struct trap_cost {
 	bool first_thread_only;
 };
 
-/* Takes some 100 ms. Errors: as counter_open() and counter_add(). */
+/*
+ * The speed of a machine with other users changes from moment to moment: what is compared with
+ * something else is best timed in rounds while that happens.
+ */
+struct trap_timer;
+
+/* Probes heaptap. Errors: as counter_open() and counter_add(). */
+int trap_timer_open(enum attach_mode mode, struct trap_timer **ret);
+void trap_timer_close(struct trap_timer *timer);
+DEFINE_CLEANUP(trap_timer, struct trap_timer *, trap_timer_close)
+
+/* Takes some milliseconds. At most TRAP_TIMER_ROUNDS count. */
+#define TRAP_TIMER_ROUNDS 32
+void trap_timer_round(struct trap_timer *timer);
+/* The medians of the rounds so far; there must be one. */
+struct trap_cost trap_timer_cost(const struct trap_timer *timer);
+
+/* All of it at once, in some 200 ms. */
 int trap_cost_measure(enum attach_mode mode, struct trap_cost *ret);
 
 #endif
