@@ -196,11 +196,11 @@ static void judge(const struct slowdown_rates *rates, const struct slowdown *at_
 		doctor_say("verdict", "expect %.0f %% at the default rate; fine for a while",
 			   at_default->slowdown * 100);
 	else
+		/* Where traps take most of the time, a small error in their cost is a large one. */
 		doctor_say("verdict",
-			   "expect %.0f %% at the default rate, for each call traps and "
-			   "sampling less does not help: keep it short, as with "
-			   "--duration 10",
-			   at_default->slowdown * 100);
+			   "expect %.0f %%%s at the default rate: its calls trap, sampled or not, "
+			   "so --sample-bytes does not help; keep it short, as with --duration 10",
+			   at_default->slowdown * 100, at_default->slowdown > 1 ? " or more" : "");
 }
 
 /* What the calls of a second are, and what traps cost in that second. */
