@@ -112,11 +112,9 @@ static void describe_point(const struct probe_point *point, struct slowdown_coun
 
 	if (count && !slowdown_read_point(count, module, index, &value) && value.calls)
 		snprintf(calls, sizeof(calls), ", %llu calls", value.calls);
-	printf("    %-30s %-12s +%-4llu %s", point->name, point->why_entry ? "SLOW" : "emulated",
-	       offset, calls);
-	if (point->why_entry)
-		printf("%s(single-stepped: %s)", *calls ? " " : "", point->why_entry);
-	putchar('\n');
+	printf("    %s+%llu: %s%s%s\n", point->name, offset,
+	       point->why_entry ? "SLOW, single-stepped, as " : "emulated",
+	       point->why_entry ? point->why_entry : "", calls);
 }
 
 static void describe_left_out(const struct module_points *points)
