@@ -18,11 +18,13 @@ enum {
 	OPT_DEBUG_DIR = 256,
 	OPT_SYMBOL_PREFIX,
 	OPT_SIGNATURES_FROM,
+	OPT_ATTACH,
 };
 
 struct doctor_args {
 	pid_t pids[MAX_PIDS];
 	size_t pid_count;
+	enum attach_mode mode;
 	const char *symbol_prefix;
 	const char **debug_dirs;
 	size_t debug_dir_count;
@@ -32,6 +34,7 @@ struct doctor_args {
 
 static const struct argp_option doctor_options[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "Also look into these processes", 0},
+	{"attach", OPT_ATTACH, "MODE", 0, "As for `heaptap record`", 0},
 	{"symbol-prefix", OPT_SYMBOL_PREFIX, "PREFIX", 0, "As for `heaptap record`", 0},
 	{"signatures-from", OPT_SIGNATURES_FROM, "FILE", 0, "As for `heaptap record`", 0},
 	{"debug-dir", OPT_DEBUG_DIR, "DIR", 0, "As for `heaptap record`", 0},
@@ -79,6 +82,18 @@ static int parse_pids(struct doctor_args *args, const char *text)
 	return 0;
 }
 
+static int parse_attach(const char *text, enum attach_mode *ret)
+{
+	for (enum attach_mode mode = ATTACH_SESSION; mode <= ATTACH_PERF; mode++) {
+		if (!strcmp(text, attach_mode_name(mode))) {
+			*ret = mode;
+			return 0;
+		}
+	}
+	log_error(0, "--attach '%s' is no attach mode: use session, multi or perf", text);
+	return EINVAL;
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct doctor_args *args = state->input;
@@ -86,6 +101,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case 'p':
 		return parse_pids(args, arg);
+	case OPT_ATTACH:
+		return parse_attach(arg, &args->mode);
 	case OPT_SYMBOL_PREFIX:
 		args->symbol_prefix = arg;
 		return 0;
@@ -125,6 +142,7 @@ void doctor_refuse(const char *format, ...)
 static bool run(const struct doctor_args *args)
 {
 	struct doctor doctor = {
+		.mode = args->mode,
 		.points =
 			{
 				.symbol_prefix = args->symbol_prefix,

@@ -15,9 +15,9 @@
 
 struct doctor {
 	struct process_points_options points;
+	enum attach_mode mode; /* wanted; after doctor_machine() the one to use */
 	/* What doctor_machine() has found out. */
 	bool can_probe; /* heaptap's programs load; else neither mode nor cost is known */
-	enum attach_mode mode;
 	struct trap_cost cost;
 };
 

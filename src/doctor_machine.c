@@ -148,22 +148,30 @@ static bool check_modes(struct doctor *doctor)
 		[ATTACH_MULTI] = "probes are placed and removed one by one (Linux 6.6)",
 		[ATTACH_PERF] = "CONFIG_UPROBE_EVENTS is missing",
 	};
-	bool any = false;
+	enum attach_mode best = ATTACH_AUTO;
 
 	for (enum attach_mode mode = ATTACH_SESSION; mode <= ATTACH_PERF; mode++) {
 		bool has = attach_has_mode(mode);
 
 		doctor_say(names[mode], "%s: %s", has ? "yes" : "no", (has ? uses : lacks)[mode]);
-		if (has && !any)
-			doctor->mode = mode;
-		any = any || has;
+		if (has && best == ATTACH_AUTO)
+			best = mode;
 	}
-	if (any)
-		doctor_say("attach mode", "%s", attach_mode_name(doctor->mode));
-	else
+	if (best == ATTACH_AUTO) {
 		doctor_refuse("this kernel lets no BPF program be attached to user code: it needs "
 			      "CONFIG_UPROBE_EVENTS and CONFIG_BPF_EVENTS");
-	return any;
+		return false;
+	}
+	if (doctor->mode == ATTACH_AUTO)
+		doctor->mode = best;
+	/* A kernel that has a mode has the ones after it too. */
+	if (doctor->mode < best) {
+		doctor_refuse("this kernel has no attach mode '%s': leave --attach out",
+			      attach_mode_name(doctor->mode));
+		return false;
+	}
+	doctor_say("attach mode", "%s", attach_mode_name(doctor->mode));
+	return true;
 }
 
 /* Ring buffers, task storage, iterators, tracepoints: heaptap's own programs need them all. */

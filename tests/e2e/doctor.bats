@@ -65,20 +65,35 @@ is_alive() {
 	wait_for_line idle.out '^done'
 }
 
-@test "the rate of a process, all threads together" {
+# counts_threads MODE: what is known of a program's two threads.
+counts_threads() {
 	spawn paced "$WORKLOADS/paced" 20000 100
 	wait_for_line paced.out '^paced'
-	doctor 0 -p "$PID"
+	doctor 0 --attach "$1" -p "$PID"
 	tell paced ''
 	tell paced ''
 	wait_for_line paced.out '^pairs' "$PATIENCE" 2
 	is_alive "$PID"
-	says 'threads +3$'
+	says "attach mode +$1" 'threads +3$'
 	within "$(number rate 1)" 20000 20
 	within "$(number rate 3)" 20000 20
 	# 100 bytes each: 1.9 MB.
 	within "$(number rate 2)" 1.9 21
+}
+
+@test "the rate of a process, all threads together" {
+	counts_threads session
 	within "$(number 'default rate' 2)" 40000 20
+}
+
+@test "the same without sessions: a trap at each return" {
+	counts_threads multi
+	within "$(number 'default rate' 2)" 60000 20
+}
+
+@test "the same with perf events" {
+	counts_threads perf
+	within "$(number 'default rate' 2)" 60000 20
 }
 
 @test "several processes, of which one is not there" {
@@ -99,9 +114,18 @@ is_alive() {
 @test "what has no heap" {
 	doctor 1 -p 2
 	says 'NOT POSSIBLE +a kernel thread has no heap'
-	spawn sleep sleep 1000
-	doctor 1 -p "$$,$PID"
-	says '^Process' 'verdict'
+	spawn parent python3 -u -c '
+import os, sys
+pid = os.fork()
+if pid == 0:
+    os._exit(0)
+os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+print("zombie", pid)
+sys.stdin.readline()
+'
+	wait_for_line parent.out '^zombie'
+	doctor 1 -p "$(awk '{ print $2 }' parent.out)"
+	says 'NOT POSSIBLE +it has exited'
 }
 
 @test "redis: jemalloc, and under load" {
@@ -115,6 +139,16 @@ is_alive() {
 	[ "$(number rate 1)" -gt 1000 ]
 	redis-cli -s "$PWD/redis.sock" ping | grep -q PONG
 	is_alive "$server"
+}
+
+@test "node: JIT code is told of" {
+	command -v node >/dev/null || skip "node is not installed"
+	spawn node node -e 'console.log("ready"); process.stdin.once("data", () => process.exit(7))'
+	wait_for_line node.out '^ready'
+	doctor 0 -p "$PID"
+	says 'JIT code +[0-9]+ mappings' 'runtime +V8' 'stacks +[0-9.]+ %'
+	tell node go
+	wait_exit "$PID" || [ $? -eq 7 ]
 }
 
 @test "python3: a runtime whose objects malloc does not see" {
