@@ -37,9 +37,9 @@ foreign symbolize elf proc | check "symbolize includes elf and proc"
 foreign profile symbolize elf | check "profile includes symbolize"
 foreign output profile | check "output includes profile"
 
-grep -lE '#include (<bpf/|"heaptap\.skel\.h")' src/*.[ch] src/*/*.[ch] |
-	grep -vxE 'src/kernel(_maps)?\.c|src/probe/attach\.c|src/unwind/upload\.c' |
-	check "only kernel, probe/attach and unwind/upload know libbpf"
+grep -lE '#include (<bpf/|"[a-z]+\.skel\.h")' src/*.[ch] src/*/*.[ch] |
+	grep -vxE 'src/(kernel(_maps)?|counter)\.c|src/probe/attach\.c|src/unwind/upload\.c' |
+	check "only kernel, counter, probe/attach and unwind/upload know libbpf"
 
 # A stage returns its errors; commands and the session print them.
 grep -lE 'log_(error|warning|info|verbose)\(|[^a-z]printf\(|fprintf\(stderr' \
