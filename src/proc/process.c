@@ -8,12 +8,12 @@
 #include "proc/process.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "util/cleanup.h"
+#include "util/text_file.h"
 
 /* include/linux/sched.h; stat shows the kernel's own flag word. */
 #define PF_KTHREAD 0x00200000
@@ -22,35 +22,16 @@
 #define ENVIRONMENT_MAX_SIZE (4u << 20)
 
 /* Both files are below 2 KiB but for the group and CPU lists of status. */
-#define FILE_MAX_SIZE 65536
+#define FILE_MAX_SIZE (1u << 20)
 
 static int read_file(pid_t pid, const char *name, char **ret)
 {
-	char *text _cleanup_free_ = malloc(FILE_MAX_SIZE);
-	int fd _cleanup_close_ = -1;
-	size_t size = 0;
 	char path[64];
+	int err;
 
-	if (!text)
-		return -ENOMEM;
 	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return errno == ENOENT ? -ESRCH : -errno;
-	while (size < FILE_MAX_SIZE - 1) {
-		ssize_t n = read(fd, text + size, FILE_MAX_SIZE - 1 - size);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		size += n;
-	}
-	text[size] = 0;
-	*ret = take_ptr(text);
-	return 0;
+	err = text_file_read(path, FILE_MAX_SIZE, ret, NULL);
+	return err == -ENOENT ? -ESRCH : err;
 }
 
 int process_parse_stat(const char *text, struct process *ret)
