@@ -18,9 +18,17 @@ label_values() {
 	"$E2E/pprof_labels.py" "$1" alloc_objects "$2" | awk '{ print $1 }' | sort -u
 }
 
-# wait_attached NAME [PATTERN]: until a heaptap in the background sees all that its scope has.
+# wait_attached NAME: until the heaptap that was just spawned sees all that its scope has.
 wait_attached() {
-	wait_for_line "$1.err" '^Starting tracking the heap'
+	poll "$PATIENCE" has_begun "$1" "$PID"
+	has_lines "$1.err" '^Starting tracking the heap' 1 || {
+		cat "$1.err" >&2
+		return 1
+	}
+}
+
+has_begun() {
+	has_lines "$1.err" '^Starting tracking the heap' 1 || is_gone "$2"
 }
 
 # role_pids ROLE [FOLDER]: the processes that had it.
