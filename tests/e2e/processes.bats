@@ -120,7 +120,6 @@ end_session() {
 	for mode in perf multi session; do
 		record_family "fork 3" parent --attach "$mode"
 		record_family "share 4" parent --attach "$mode"
-		record_family "forkexec 2" parent --attach "$mode"
 	done
 }
 
