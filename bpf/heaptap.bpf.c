@@ -541,9 +541,11 @@ SEC("tp_btf/cgroup_attach_task")
 int BPF_PROG(process_moved, struct cgroup *to, const char *path, struct task_struct *task)
 {
 	__u32 tgid = BPF_CORE_READ(task, tgid);
+	struct process_record *process = bpf_map_lookup_elem(&processes, &tgid);
 
-	if (settings.scope == SCOPE_CGROUP && cgroup_is_below(to) &&
-	    !bpf_map_lookup_elem(&processes, &tgid))
+	if (process)
+		process_move(process->serial, task);
+	else if (settings.scope == SCOPE_CGROUP && cgroup_is_below(to))
 		process_enter(task, 0, 0);
 	return 0;
 }

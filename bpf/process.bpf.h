@@ -29,17 +29,18 @@ static __always_inline bool cgroup_is_below(struct cgroup *cgroup)
 	return false;
 }
 
-static __always_inline bool task_is_below(struct task_struct *task)
+/* In the hierarchy that the loader has chosen. */
+static __always_inline struct cgroup *task_cgroup(struct task_struct *task)
 {
 	struct css_set *set = BPF_CORE_READ(task, cgroups);
 	struct cgroup_subsys_state *state = NULL;
 
 	if (settings.cgroup_subsys < 0)
-		return cgroup_is_below(BPF_CORE_READ(set, dfl_cgrp));
+		return BPF_CORE_READ(set, dfl_cgrp);
 	bpf_probe_read_kernel(&state, sizeof(state),
 			      (char *)set + bpf_core_field_offset(struct css_set, subsys) +
 				      (settings.cgroup_subsys & 31) * sizeof(state));
-	return state && cgroup_is_below(BPF_CORE_READ(state, cgroup));
+	return state ? BPF_CORE_READ(state, cgroup) : NULL;
 }
 
 /* Whether a process is in the scope by what it is, not by its parent. */
@@ -47,7 +48,7 @@ static __always_inline bool scope_has(struct task_struct *task)
 {
 	if (settings.scope == SCOPE_ALL)
 		return BPF_CORE_READ(task, tgid) != (int)settings.own_tgid;
-	return settings.scope == SCOPE_CGROUP && task_is_below(task);
+	return settings.scope == SCOPE_CGROUP && cgroup_is_below(task_cgroup(task));
 }
 
 static __always_inline __u32 inner_tgid(struct task_struct *leader)
@@ -76,6 +77,7 @@ static __always_inline __u32 process_number(struct task_struct *task, __u32 pare
 	};
 
 	info.inner_tgid = inner_tgid(leader);
+	info.cgroup_id = BPF_CORE_READ(task_cgroup(task), kn, id);
 	BPF_CORE_READ_STR_INTO(&info.comm, leader, comm);
 	if (bpf_map_update_elem(&process_infos, &serial, &info, BPF_NOEXIST)) {
 		loss_add(LOSS_PROCESS_FULL, 0);
@@ -103,6 +105,17 @@ static __always_inline void process_enter(struct task_struct *task, __u32 parent
 		return;
 	}
 	__sync_fetch_and_add(&process_count, 1);
+}
+
+/* A runtime moves a container's first process into its cgroup after it has come to be. */
+static __always_inline void process_move(__u32 serial, struct task_struct *task)
+{
+	struct process_info *info = bpf_map_lookup_elem(&process_infos, &serial);
+
+	if (!info)
+		return;
+	info->cgroup_id = BPF_CORE_READ(task_cgroup(task), kn, id);
+	event_send(EVENT_PROCESS, serial);
 }
 
 /* A serial's address space is gone. */

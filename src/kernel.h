@@ -26,8 +26,8 @@ struct kernel;
 struct kernel_scope {
 	enum scope_kind kind;
 	bool follow;	   /* children of those that are in it */
-	int cgroup_subsys; /* of SCOPE_CGROUP: see kernel_cgroup_subsys(); -1: the v2 hierarchy */
-	__u64 cgroup_id;   /* of the directory in kernfs */
+	int cgroup_subsys; /* of the hierarchy: see kernel_cgroup_subsys(); -1: v2 */
+	__u64 cgroup_id;   /* of the directory of SCOPE_CGROUP in kernfs */
 };
 
 struct kernel_options {

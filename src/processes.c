@@ -4,9 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "proc/cgroup.h"
-#include "proc/container_path.h"
-
 /* Processes that have left and are kept apart. */
 #define MAX_LEFT 1024
 
@@ -15,6 +12,7 @@
 
 /* Beside the snapshot_process of the same index. */
 struct state {
+	uint64_t cgroup_id;
 	uint64_t gone_ns; /* CLOCK_MONOTONIC, 0: it is there */
 	bool last;	  /* nobody was left */
 	bool executed;	  /* it goes on under another serial */
@@ -29,11 +27,13 @@ struct processes {
 	size_t count;
 	size_t capacity;
 	uint32_t next_sum;
-	char container[65]; /* of all, or "" */
-	bool left;	    /* since the last update */
+	struct cgroup_names *cgroups;
+	const char *container; /* of all, or NULL */
+	bool left;	       /* since the last update */
 };
 
-int processes_new(struct kernel *kernel, const char *container, struct processes **ret)
+int processes_new(struct kernel *kernel, struct cgroup_names *cgroups, const char *container,
+		  struct processes **ret)
 {
 	struct processes *processes = calloc(1, sizeof(*processes));
 
@@ -41,8 +41,8 @@ int processes_new(struct kernel *kernel, const char *container, struct processes
 		return -ENOMEM;
 	processes->kernel = kernel;
 	processes->next_sum = FIRST_SUM;
-	snprintf(processes->container, sizeof(processes->container), "%s",
-		 container ? container : "");
+	processes->cgroups = cgroups;
+	processes->container = container;
 	*ret = processes;
 	return 0;
 }
@@ -115,26 +115,13 @@ static int insert(struct processes *processes, const struct snapshot_process *pr
 	return 0;
 }
 
-/* The container that the process's cgroups name, if they do. */
-static void find_container(const struct processes *processes, struct snapshot_process *process)
+static void find_cgroup(const struct processes *processes, struct snapshot_process *process,
+			uint64_t cgroup_id)
 {
-	struct process_cgroups *cgroups CLEANUP(process_cgroups) = NULL;
-	struct container_path path;
+	struct cgroup_name name = cgroup_names_find(processes->cgroups, cgroup_id, process->pid);
 
-	if (*processes->container) {
-		memcpy(process->container, processes->container, sizeof(process->container));
-		return;
-	}
-	if (process_cgroups_read("", process->pid, &cgroups))
-		return;
-	for (size_t i = 0; i < cgroups->count; i++) {
-		if (!container_path_parse(cgroups->entries[i].path, &path))
-			continue;
-		/* As their runtimes show ids. */
-		snprintf(process->container, sizeof(process->container), "%.*s",
-			 container_is_hex_id(path.id, strlen(path.id)) ? 12 : 64, path.id);
-		return;
-	}
+	process->cgroup = name.path;
+	process->container = processes->container ? processes->container : name.container;
 }
 
 static int see(void *arg, __u32 serial, const struct process_info *info)
@@ -152,15 +139,20 @@ static int see(void *arg, __u32 serial, const struct process_info *info)
 		};
 		int err;
 
-		find_container(processes, &added);
+		find_cgroup(processes, &added, info->cgroup_id);
 		err = insert(processes, &added);
 		if (err)
 			return err;
+		processes->states[place_of(processes, serial)].cgroup_id = info->cgroup_id;
 	}
 	at = place_of(processes, serial);
 	process = &processes->list[at];
 	state = &processes->states[at];
 	snprintf(process->comm, sizeof(process->comm), "%.16s", info->comm);
+	if (state->cgroup_id != info->cgroup_id) {
+		state->cgroup_id = info->cgroup_id;
+		find_cgroup(processes, process, info->cgroup_id);
+	}
 	if (!info->gone || state->gone_ns)
 		return 0;
 	state->gone_ns = info->gone_ns;
@@ -245,17 +237,18 @@ static uint32_t sum_of(void *arg, uint32_t serial)
 	return serial;
 }
 
-/* The serial under which processes of a name are added up; 0 without memory for it. */
+/* The serial under which processes of a name and cgroup are added up; 0 without memory for it. */
 static uint32_t sum_by_name(struct processes *processes, const struct snapshot_process *process)
 {
 	struct snapshot_process sum = {.serial = processes->next_sum};
 
 	for (size_t i = place_of(processes, FIRST_SUM); i < processes->count; i++)
 		if (!strcmp(processes->list[i].comm, process->comm) &&
-		    !strcmp(processes->list[i].container, process->container))
+		    !strcmp(processes->list[i].cgroup, process->cgroup))
 			return processes->list[i].serial;
 	memcpy(sum.comm, process->comm, sizeof(sum.comm));
-	memcpy(sum.container, process->container, sizeof(sum.container));
+	sum.container = process->container;
+	sum.cgroup = process->cgroup;
 	if (insert(processes, &sum))
 		return 0;
 	return processes->next_sum++;

@@ -8,14 +8,16 @@
 
 #include <stdbool.h>
 
+#include "cgroup_names.h"
 #include "kernel.h"
 #include "profile/heap.h"
 #include "profile/snapshot.h"
 
 struct processes;
 
-/* container: whose all processes are, or NULL: by their cgroups. Copied. */
-int processes_new(struct kernel *kernel, const char *container, struct processes **ret);
+/* container: whose all processes are, or NULL: by their cgroups. Neither is copied. */
+int processes_new(struct kernel *kernel, struct cgroup_names *cgroups, const char *container,
+		  struct processes **ret);
 void processes_free(struct processes *processes);
 DEFINE_CLEANUP(processes, struct processes *, processes_free)
 

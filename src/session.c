@@ -430,8 +430,8 @@ static int open_sights(struct session *session)
 		.runtimes = session->runtimes,
 		.single = target_is_single(session->target) && !session->options->follow,
 	};
-	int err = processes_new(session->kernel, target_container(session->target),
-				&session->processes);
+	int err = processes_new(session->kernel, target_cgroups(session->target),
+				target_container(session->target), &session->processes);
 
 	context.processes = session->processes;
 	if (!err)

@@ -28,7 +28,8 @@ struct target {
 	size_t count;
 	bool all;
 	struct cgroup_scope *cgroup; /* or NULL */
-	char container[65];	     /* its name, or "" */
+	struct cgroup_names *cgroups;
+	char container[65]; /* its name, or "" */
 	int pidfd;
 	char words[256];
 	char **argv; /* of a command, not owned */
@@ -44,6 +45,7 @@ void target_free(struct target *target)
 	command_files_free(target->files);
 	free(target->members);
 	cgroup_scope_free(target->cgroup);
+	cgroup_names_free(target->cgroups);
 	if (target->pidfd >= 0)
 		close(target->pidfd);
 	free(target);
@@ -281,6 +283,9 @@ int target_open(const struct target_options *options, struct target **ret)
 		err = open_process(target, options->pids[i], options->force);
 	if (err)
 		return err;
+	err = cgroup_names_new(target->cgroup, &target->cgroups);
+	if (err)
+		return log_error(err, "read the mounts of cgroups");
 	find_words(target);
 	if (target_is_single(target)) {
 		target->pidfd = syscall(SYS_pidfd_open, target->members[0].pid, 0);
@@ -293,6 +298,7 @@ int target_open(const struct target_options *options, struct target **ret)
 
 int target_scope(const struct target *target, bool follow, struct kernel_scope *ret)
 {
+	const char *controller = cgroup_names_controller(target->cgroups);
 	const struct cgroup_scope *cgroup = target->cgroup;
 	struct kernel_scope scope = {
 		.kind = target->all ? SCOPE_ALL
@@ -304,9 +310,9 @@ int target_scope(const struct target *target, bool follow, struct kernel_scope *
 
 	if (cgroup)
 		scope.cgroup_id = cgroup->id;
-	if (cgroup && cgroup->version == CGROUP_V1) {
-		scope.cgroup_subsys = kernel_cgroup_subsys(cgroup->controller);
-		if (scope.cgroup_subsys < 0)
+	if (controller && *controller) {
+		scope.cgroup_subsys = kernel_cgroup_subsys(controller);
+		if (scope.cgroup_subsys < 0 && cgroup)
 			return log_error(0,
 					 "the cgroup hierarchy '%s' has no controller by which the "
 					 "kernel side could tell its processes: give the directory "
@@ -396,6 +402,11 @@ bool target_is_single(const struct target *target)
 const char *target_words(const struct target *target)
 {
 	return target->words;
+}
+
+struct cgroup_names *target_cgroups(const struct target *target)
+{
+	return target->cgroups;
 }
 
 const char *target_container(const struct target *target)

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "allocators.h"
+#include "cgroup_names.h"
 
 struct target;
 
@@ -50,6 +51,8 @@ bool target_is_single(const struct target *target);
 /* "12 (redis-server)", "3 processes", "all processes", "cgroup /x". */
 const char *target_words(const struct target *target);
 
+/* Where the processes of the target are. Owned by the target. */
+struct cgroup_names *target_cgroups(const struct target *target);
 /* What the container is called that is the target, or NULL. */
 const char *target_container(const struct target *target);
 /* The only process, or the first; 0 if there is none yet. */

@@ -41,8 +41,10 @@ struct process_info {
 	__u32 last;	/* it was the last process of the scope */
 	__u32 executed; /* it began at an exec, and so from its first instruction */
 	char comm[PROCESS_COMM_SIZE];
+	__u64 cgroup_id; /* in kernfs, of the hierarchy that settings name; 0 if it was there before
+			  */
 };
 
-_Static_assert(sizeof(struct process_info) == 64, "process_info has no padding");
+_Static_assert(sizeof(struct process_info) == 72, "process_info has no padding");
 
 #endif

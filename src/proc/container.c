@@ -96,9 +96,8 @@ static int open_cut(const struct cgroup_mount *mount, const char *path, size_t l
 	return cut ? cgroup_scope_open(mount, cut, ret) : -ENOMEM;
 }
 
-/* The part of a path that is the container's: by its id, or as its state file says. */
-static size_t own_length(const struct cgroup_mount *mount, const struct container_record *record,
-			 const char *path)
+size_t container_path_share(const struct cgroup_mount *mount, const struct container_record *record,
+			    const char *path)
 {
 	size_t length = container_path_length(path, record->id);
 	char *directory _cleanup_free_ = NULL;
@@ -125,7 +124,7 @@ static int scope_of_process(const struct cgroup_mounts *mounts,
 	for (size_t i = 0; i < mounts->count; i++) {
 		const struct cgroup_mount *mount = &mounts->entries[i];
 		const char *path = process_cgroups_path(cgroups, mount);
-		size_t length = path ? own_length(mount, record, path) : 0;
+		size_t length = path ? container_path_share(mount, record, path) : 0;
 		int err = length ? open_cut(mount, path, length, ret) : -ENOENT;
 
 		if (!err || err == -ENOMEM)
@@ -275,7 +274,7 @@ static int find_matches(const struct container_records *records, const char *key
 	return 0;
 }
 
-static char *full_name(const struct container_record *record)
+char *container_record_name(const struct container_record *record)
 {
 	char *name = NULL;
 
@@ -292,7 +291,7 @@ static void list_records(const struct container_record *const *records, size_t c
 
 	to[0] = 0;
 	for (size_t i = 0; i < count && i < LIST_MAX && length < size; i++) {
-		char *name _cleanup_free_ = full_name(records[i]);
+		char *name _cleanup_free_ = container_record_name(records[i]);
 		bool hex = container_is_hex_id(records[i]->id, strlen(records[i]->id));
 
 		length += snprintf(to + length, size - length, "\n  %.*s  %.100s%s%s",
@@ -350,7 +349,7 @@ static int make_container(const struct container_record *record, struct cgroup_s
 	}
 	container->scope = scope;
 	container->id = strdup(record->id);
-	container->name = full_name(record);
+	container->name = container_record_name(record);
 	container->runtime = record->runtime;
 	container->init_pid = init_pid;
 	if (!container->id || !container->name)

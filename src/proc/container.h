@@ -4,6 +4,7 @@
 #define HEAPTAP_PROC_CONTAINER_H
 
 #include "proc/cgroup_scope.h"
+#include "proc/container_records.h"
 
 struct container {
 	char *id;   /* full */
@@ -26,5 +27,15 @@ int container_find(const struct cgroup_mounts *mounts, const char *key, struct c
 		   struct scope_error *error);
 void container_free(struct container *container);
 DEFINE_CLEANUP(container, struct container *, container_free)
+
+/*
+ * The length of the part of a path in the hierarchy of a mount that is the container's: by its id,
+ * or as its state file says. 0 if it is not in there.
+ */
+size_t container_path_share(const struct cgroup_mount *mount, const struct container_record *record,
+			    const char *path);
+
+/* As in struct container, to be freed; NULL for a lack of memory. */
+char *container_record_name(const struct container_record *record);
 
 #endif

@@ -257,9 +257,12 @@ static void add_label(struct builder *builder, struct profile_label *labels, siz
 	};
 }
 
+/* pid, comm, nspid, container, cgroup. */
+#define PROCESS_LABELS 5
+
 /* Returns how many there are. */
 static size_t process_labels(struct builder *builder, uint32_t serial,
-			     struct profile_label labels[4])
+			     struct profile_label labels[PROCESS_LABELS])
 {
 	const struct snapshot_process *process = find_process(builder->input, serial);
 	char number[16];
@@ -278,6 +281,8 @@ static size_t process_labels(struct builder *builder, uint32_t serial,
 	}
 	if (*process->container)
 		add_label(builder, labels, &count, "container", process->container);
+	if (*process->cgroup)
+		add_label(builder, labels, &count, "cgroup", process->cgroup);
 	return count;
 }
 
@@ -407,7 +412,7 @@ static int add_site(struct builder *builder, const struct heap_site *site)
 {
 	const struct heap_stack *stack = site->stack;
 	uint32_t locations[STACK_MAX_FRAMES + 1];
-	struct profile_label labels[5];
+	struct profile_label labels[1 + PROCESS_LABELS];
 	size_t location_count = 0, label_count = 0;
 	int64_t values[4] = {
 		round_objects(site->alloc.objects),

@@ -17,7 +17,8 @@ struct snapshot_process {
 	bool left;	 /* it has exited */
 	bool done;	 /* and its last file was made */
 	char comm[17];
-	char container[65]; /* or "" */
+	const char *container; /* or "" */
+	const char *cgroup;    /* path, or "" */
 };
 
 struct snapshot_input {

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The cgroups that processes are in, by the kernel's numbers: their paths, and the containers that
+ * they belong to. Kept for the whole session, as a cgroup may be gone when its last samples are
+ * written.
+ */
+#ifndef HEAPTAP_CGROUP_NAMES_H
+#define HEAPTAP_CGROUP_NAMES_H
+
+#include <stdint.h>
+
+#include "proc/cgroup_scope.h"
+
+struct cgroup_names;
+
+/* Strings are valid as long as the names. */
+struct cgroup_name {
+	const char *path;      /* in its hierarchy, "" if it is not known */
+	const char *container; /* its name, else the beginning of its id, or "" */
+};
+
+/*
+ * In the hierarchy of scope; where scope is NULL, in the one that tells most: v2 unless nothing is
+ * in there but its root, else memory's or pids' of v1. Returns 0 or a negative errno.
+ */
+int cgroup_names_new(const struct cgroup_scope *scope, struct cgroup_names **ret);
+void cgroup_names_free(struct cgroup_names *names);
+DEFINE_CLEANUP(cgroup_names, struct cgroup_names *, cgroup_names_free)
+
+/* The first controller of the hierarchy; "" for v2, NULL if there is none at all. */
+const char *cgroup_names_controller(const struct cgroup_names *names);
+
+/*
+ * The cgroup of that number in kernfs, which pid was seen in; by pid alone if the number is 0.
+ * Never fails: what cannot be found has no path.
+ */
+struct cgroup_name cgroup_names_find(struct cgroup_names *names, uint64_t id, pid_t pid);
+
+#endif
