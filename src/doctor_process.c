@@ -5,18 +5,15 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "doctor_code.h"
-#include "probe/catalog.h"
 #include "proc/process.h"
 #include "slowdown.h"
 
 /* `record`'s default. */
 #define SAMPLE_BYTES (512ull << 10)
 
-#define COUNT_ROUNDS 20
-#define ROUND_NS     50000000
+#define COUNT_MS 1000
 
 /* Slowdowns that nobody notices, and that need a word. */
 #define SLIGHT	   0.05
@@ -211,23 +208,14 @@ struct cost {
 static int count_calls(const struct doctor *doctor, const struct process_points *process,
 		       struct cost *cost)
 {
-	const struct timespec pause = {.tv_nsec = ROUND_NS};
-	enum attach_mode mode = doctor->cost.first_thread_only ? ATTACH_PERF : doctor->mode;
-	struct trap_timer *timer CLEANUP(trap_timer) = NULL;
 	int err;
 
-	err = trap_timer_open(mode, &timer);
-	if (!err)
-		err = slowdown_begin(mode, process->pid, SAMPLE_BYTES, process->images,
-				     process->points, &cost->count);
+	err = slowdown_begin(doctor->mode, process->pid, SAMPLE_BYTES, process->images,
+			     process->points, &cost->count);
 	if (err)
 		return err;
-	for (size_t i = 0; i < COUNT_ROUNDS; i++) {
-		nanosleep(&pause, NULL);
-		trap_timer_round(timer);
-	}
-	cost->trap = trap_timer_cost(timer);
-	return slowdown_read(cost->count, &cost->rates);
+	slowdown_wait(cost->count, COUNT_MS);
+	return slowdown_read(cost->count, &cost->rates, &cost->trap);
 }
 
 static void describe_cost(const struct doctor *doctor, const struct cost *cost)

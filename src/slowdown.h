@@ -47,14 +47,23 @@ struct slowdown slowdown_estimate(const struct slowdown_rates *rates, const stru
 struct slowdown_count;
 
 /*
- * Begins to count at all points of a process; images[i] is the file of points->modules[i]. They
- * and the points must stay until the end. sample_bytes: of the recording. Errors: as counter_add().
+ * Begins to count at all points of a process, beside what is attached there already; images[i] is
+ * the file of points->modules[i]. They and the points must stay until the end. sample_bytes: of the
+ * recording. Errors: as counter_open() and counter_add(), -ESRCH if the process is gone.
  */
 int slowdown_begin(enum attach_mode mode, pid_t pid, uint64_t sample_bytes,
 		   struct image *const *images, const struct probe_points *points,
 		   struct slowdown_count **ret);
-/* Reads what was counted since; counting goes on. Errors: -ESRCH if the process is gone. */
-int slowdown_read(struct slowdown_count *count, struct slowdown_rates *ret);
+/* Times some traps, in a millisecond or two: to be called now and then while counting goes on. */
+void slowdown_round(struct slowdown_count *count);
+/* Sleeps and calls slowdown_round(). */
+void slowdown_wait(struct slowdown_count *count, unsigned int ms);
+/*
+ * Reads what was counted since the beginning, and the cost of a trap in that time; counting goes
+ * on. Errors: -ESRCH if the process is gone.
+ */
+int slowdown_read(struct slowdown_count *count, struct slowdown_rates *ret_rates,
+		  struct trap_cost *ret_cost);
 /* Of one point, in all. */
 int slowdown_read_point(struct slowdown_count *count, size_t module, size_t point,
 			struct counter_value *ret);
