@@ -111,12 +111,20 @@ static __always_inline __u32 process_serial(void)
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct process_record *process = bpf_map_lookup_elem(&processes, &tgid);
 
-	if (!epochs.active || !process || process->held) {
-		if (epochs.active && !process)
-			__sync_fetch_and_add(&outside_count, 1);
-		return 0;
-	}
-	return process->serial;
+	return epochs.active && process && !process->held ? process->serial : 0;
+}
+
+/* A call was picked at its entry, and stands for others. */
+static __always_inline void calls_note(__u32 serial, const struct weight *weight)
+{
+	struct call_counts *counts;
+	__u32 key = 0;
+
+	counts = bpf_map_lookup_elem(&calls, &key);
+	if (!counts || !epochs.active)
+		return;
+	__sync_fetch_and_add(serial ? &counts->inside : &counts->outside, weight->objects);
+	__sync_fetch_and_add(serial ? &counts->picked_inside : &counts->picked_outside, 1);
 }
 
 /*
@@ -182,9 +190,12 @@ __noinline int alloc_picked(__u32 image_flags, __u64 size, __u64 out, __u64 sp, 
 	struct pending *call;
 
 	/* No address space has so much: it fails, and often leaves with an exception. */
-	if (!serial || size >> ADDRESS_BITS || is_nested(serial, image_flags & 255, sp, base))
+	if (size >> ADDRESS_BITS)
 		return NO_RETURN;
 	sampler_weight(&sampling, size, &weight);
+	calls_note(serial, &weight);
+	if (!serial || is_nested(serial, image_flags & 255, sp, base))
+		return NO_RETURN;
 	if (image_flags & ALLOC_ENTRY_ONLY) {
 		alloc_unreturned(serial, sp, out, &weight);
 		return NO_RETURN;
@@ -204,6 +215,8 @@ static __always_inline int alloc_entered(struct pt_regs *ctx)
 	struct probe_spec spec = probe_spec_of(bpf_get_attach_cookie(ctx));
 	__u64 size = register_read(ctx, spec.size_reg), out = 0;
 
+	if (spec.generation != generation)
+		return NO_RETURN;
 	if (spec.kind == PROBE_CALLOC)
 		size *= register_read(ctx, spec.aux_reg);
 	else if (spec.flags & PROBE_SKIP_SMALL_ALIGN &&
@@ -285,10 +298,12 @@ __noinline int realloc_wanted(__u32 image_flags, __u64 size, __u64 old_address, 
 	struct weight weight = {};
 	struct pending *call;
 
+	if (picked) {
+		sampler_weight(&sampling, size, &weight);
+		calls_note(serial, &weight);
+	}
 	if (!serial || is_nested(serial, image_flags & 255, sp, base))
 		return NO_RETURN;
-	if (picked)
-		sampler_weight(&sampling, size, &weight);
 	call = pending_push(serial, sp, weight.bytes);
 	if (!call)
 		return NO_RETURN;
@@ -312,6 +327,8 @@ static __always_inline int realloc_entered(struct pt_regs *ctx)
 	__u64 size = register_read(ctx, spec.size_reg);
 	bool picked;
 
+	if (spec.generation != generation)
+		return NO_RETURN;
 	if (!old_address && spec.flags & PROBE_SKIP_NULL_OLD)
 		return NO_RETURN;
 	if (spec.kind == PROBE_REALLOCARRAY)
@@ -376,7 +393,7 @@ static __always_inline void free_entered(struct pt_regs *ctx)
 	struct probe_spec spec = probe_spec_of(bpf_get_attach_cookie(ctx));
 	__u64 address = register_read(ctx, spec.ptr_reg);
 
-	if (address && live_possible(address))
+	if (address && spec.generation == generation && live_possible(address))
 		free_wanted(address);
 }
 

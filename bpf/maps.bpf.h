@@ -28,8 +28,11 @@ volatile __u32 last_serial = 0;
 volatile __u32 process_count = 0;
 /* Children that were not followed. */
 volatile __u32 child_count = 0;
-/* Calls in other processes that got as far as a sample. */
-volatile __u64 outside_count = 0;
+/*
+ * Probe points with another generation are not to count: while the loader replaces all links by
+ * others, each call is counted by one of both.
+ */
+volatile __u32 generation = 0;
 /* What keys there are in nested_calls: NESTED_*. */
 volatile __u32 nested_kinds = 0;
 
@@ -157,6 +160,13 @@ struct {
 	__type(key, __u64);
 	__type(value, __u8);
 } nested_calls SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct call_counts);
+} calls SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -377,9 +377,29 @@ size_t kernel_child_count(const struct kernel *kernel)
 	return __atomic_load_n(&kernel->object->bss->child_count, __ATOMIC_RELAXED);
 }
 
-uint64_t kernel_outside_count(const struct kernel *kernel)
+int kernel_read_calls(const struct kernel *kernel, struct call_counts *ret)
 {
-	return __atomic_load_n(&kernel->object->bss->outside_count, __ATOMIC_RELAXED);
+	size_t size = kernel->cpu_count * sizeof(struct call_counts);
+	_cleanup_free_ struct call_counts *counts = calloc(1, size);
+	__u32 key = 0;
+	int err;
+
+	if (!counts)
+		return -ENOMEM;
+	*ret = (struct call_counts){};
+	err = bpf_map__lookup_elem(kernel->object->maps.calls, &key, sizeof(key), counts, size, 0);
+	for (int cpu = 0; cpu < kernel->cpu_count && !err; cpu++) {
+		ret->inside += counts[cpu].inside;
+		ret->outside += counts[cpu].outside;
+		ret->picked_inside += counts[cpu].picked_inside;
+		ret->picked_outside += counts[cpu].picked_outside;
+	}
+	return err;
+}
+
+void kernel_set_generation(struct kernel *kernel, unsigned int generation)
+{
+	__atomic_store_n(&kernel->object->bss->generation, generation, __ATOMIC_SEQ_CST);
 }
 
 int kernel_read_processes(const struct kernel *kernel,

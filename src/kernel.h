@@ -89,8 +89,10 @@ int kernel_drop_process(struct kernel *kernel, pid_t pid);
 size_t kernel_process_count(const struct kernel *kernel);
 /* Children of processes in the scope that were not followed. */
 size_t kernel_child_count(const struct kernel *kernel);
-/* Calls outside the scope that got as far as a sample. */
-uint64_t kernel_outside_count(const struct kernel *kernel);
+/* From here on, the links of that generation count, see attach_replace(). */
+void kernel_set_generation(struct kernel *kernel, unsigned int generation);
+/* Sums over all CPUs since the beginning. */
+int kernel_read_calls(const struct kernel *kernel, struct call_counts *ret);
 /* Calls seen() for every serial that is known, in no order. It may forget that serial. */
 int kernel_read_processes(const struct kernel *kernel,
 			  int (*seen)(void *arg, __u32 serial, const struct process_info *info),

@@ -69,13 +69,15 @@ void summary_tables(struct tables *tables)
 void summary_processes(const struct kernel *kernel)
 {
 	size_t children = kernel_child_count(kernel);
+	struct call_counts calls;
 
 	if (children)
 		log_info("%zu %s not counted: --follow takes children along", children,
 			 children == 1 ? "process that was started is"
 				       : "processes that were started are");
-	if (kernel_outside_count(kernel))
-		log_verbose("Outside the scope, %" PRIu64
-			    " calls were picked as samples and dropped",
-			    kernel_outside_count(kernel));
+	if (!kernel_read_calls(kernel, &calls))
+		log_verbose("Allocations: %.0f in the scope, %.0f in other processes that use the "
+			    "same files, at the price of a trap and an early exit",
+			    ldexp(calls.inside, -WEIGHT_OBJECTS_SHIFT),
+			    ldexp(calls.outside, -WEIGHT_OBJECTS_SHIFT));
 }

@@ -32,25 +32,31 @@ enum probe_kind {
 /* Register numbers are those of the x86-64 instruction encoding: rax 0 ... rdi 7, r8 8 ... r15 15.
  */
 struct probe_spec {
-	__u8 kind;     /* enum probe_kind */
-	__u8 flags;    /* PROBE_SKIP_*, PROBE_ENTRY_ONLY */
-	__u8 size_reg; /* the size in bytes */
-	__u8 aux_reg;  /* the count of calloc and reallocarray; the alignment of others */
-	__u8 ptr_reg;  /* the old block of realloc and free; posix_memalign's out pointer */
-	__u8 image;    /* number of the probed image, for nested_call_here() */
-	__u32 offset;  /* file offset of the probe point */
+	__u8 kind;	 /* enum probe_kind */
+	__u8 flags;	 /* PROBE_SKIP_*, PROBE_ENTRY_ONLY */
+	__u8 size_reg;	 /* the size in bytes */
+	__u8 aux_reg;	 /* the count of calloc and reallocarray; the alignment of others */
+	__u8 ptr_reg;	 /* the old block of realloc and free; posix_memalign's out pointer */
+	__u8 image;	 /* number of the probed image, for nested_call_here() */
+	__u8 generation; /* of the link, see attach_replace() */
+	__u32 offset;	 /* file offset of the probe point */
 };
 
 /* Images with an allocator that one session can probe. */
 #define PROBE_MAX_IMAGES 64
 
-/* kind:4 flags:4 size_reg:4 aux_reg:4 ptr_reg:4 unused:4 image:8 offset:32, lowest bits first. */
+/* kind:4 flags:4 size_reg:4 aux_reg:4 ptr_reg:4 generation:4 image:8 offset:32, lowest bits first.
+ */
 static inline __u64 probe_cookie(const struct probe_spec *s)
 {
 	return (__u64)(s->kind & 15) | (__u64)(s->flags & 15) << 4 |
 	       (__u64)(s->size_reg & 15) << 8 | (__u64)(s->aux_reg & 15) << 12 |
-	       (__u64)(s->ptr_reg & 15) << 16 | (__u64)s->image << 24 | (__u64)s->offset << 32;
+	       (__u64)(s->ptr_reg & 15) << 16 | (__u64)(s->generation & 15) << 20 |
+	       (__u64)s->image << 24 | (__u64)s->offset << 32;
 }
+
+#define PROBE_GENERATION_SHIFT 20
+#define PROBE_GENERATIONS      16
 
 static inline struct probe_spec probe_spec_of(__u64 cookie)
 {
@@ -60,6 +66,7 @@ static inline struct probe_spec probe_spec_of(__u64 cookie)
 		.size_reg = cookie >> 8 & 15,
 		.aux_reg = cookie >> 12 & 15,
 		.ptr_reg = cookie >> 16 & 15,
+		.generation = cookie >> 20 & 15,
 		.image = cookie >> 24 & 255,
 		.offset = cookie >> 32,
 	};

@@ -21,6 +21,17 @@ struct settings {
 	__u64 cgroup_id;     /* of the directory in kernfs */
 };
 
+/*
+ * Calls that trapped, by the samples among them: how many picked ones stand for how many. Frees are
+ * not counted; they are about as many.
+ */
+struct call_counts {
+	__u64 inside; /* the scope; weights as in struct weight's objects */
+	__u64 outside;
+	__u64 picked_inside;
+	__u64 picked_outside;
+};
+
 enum event_type {
 	EVENT_EPOCH_CLOSED = 1, /* see struct epoch_state */
 	EVENT_IMAGE_SEEN,	/* see struct image_sight, in the images map */

@@ -4,6 +4,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/perf_event.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,13 +34,39 @@ struct uprobe_multi_attr {
 	__u32 pad;
 };
 
-struct attach {
-	enum attach_mode mode;
-	struct attach_programs programs;
-	pid_t pid;
+/* A program at some offsets of a file: what links are made of, once and again. */
+struct attachment {
+	int fd;
+	int program;
+	int type; /* of the loaded program, outside of ATTACH_PERF */
+	bool at_return;
+	size_t count;
+	uint64_t *offsets;
+	uint64_t *cookies;
+};
+
+/* The links of all attachments to one process, or to all of them. */
+struct reach {
+	pid_t pid; /* 0: whoever runs into them */
 	int *fds;
 	size_t count;
 	size_t capacity;
+};
+
+/* Those that are there at a time, but for the moments of a replacement. */
+struct reaches {
+	struct reach *entries;
+	size_t count;
+	unsigned int generation;
+};
+
+struct attach {
+	enum attach_mode mode;
+	struct attach_programs programs;
+	struct attachment *attachments;
+	size_t attachment_count;
+	struct reaches now;
+	struct reaches old; /* until attach_settle() */
 };
 
 const char *attach_mode_name(enum attach_mode mode)
@@ -148,47 +175,74 @@ int attach_probe_mode(enum attach_mode *ret)
 int attach_new(enum attach_mode mode, const struct attach_programs *programs, pid_t pid,
 	       struct attach **ret)
 {
-	struct attach *attach = calloc(1, sizeof(*attach));
+	struct attach *attach CLEANUP(attach) = calloc(1, sizeof(*attach));
+	int err;
 
 	if (!attach)
 		return -ENOMEM;
 	attach->mode = mode;
 	attach->programs = *programs;
-	attach->pid = pid;
-	*ret = attach;
-	return 0;
+	err = attach_add(attach, pid);
+	if (!err)
+		*ret = take_ptr(attach);
+	return err;
+}
+
+static void reach_fini(struct reach *reach)
+{
+	for (size_t i = 0; i < reach->count; i++)
+		close(reach->fds[i]);
+	free(reach->fds);
+}
+
+static void reaches_fini(struct reaches *reaches)
+{
+	for (size_t i = 0; i < reaches->count; i++)
+		reach_fini(&reaches->entries[i]);
+	free(reaches->entries);
+	*reaches = (struct reaches){};
+}
+
+static void attachment_fini(struct attachment *attachment)
+{
+	if (attachment->fd >= 0)
+		close(attachment->fd);
+	free(attachment->offsets);
+	free(attachment->cookies);
 }
 
 void attach_free(struct attach *attach)
 {
 	if (!attach)
 		return;
-	for (size_t i = 0; i < attach->count; i++)
-		close(attach->fds[i]);
-	free(attach->fds);
+	reaches_fini(&attach->old);
+	reaches_fini(&attach->now);
+	for (size_t i = 0; i < attach->attachment_count; i++)
+		attachment_fini(&attach->attachments[i]);
+	free(attach->attachments);
 	free(attach);
 }
 
-static int keep_fd(struct attach *attach, int fd)
+static int keep_fd(struct reach *reach, int fd)
 {
-	if (attach->count == attach->capacity) {
-		size_t capacity = attach->capacity ? attach->capacity * 2 : 16;
-		int *fds = reallocarray(attach->fds, capacity, sizeof(*fds));
+	if (reach->count == reach->capacity) {
+		size_t capacity = reach->capacity ? reach->capacity * 2 : 16;
+		int *fds = reallocarray(reach->fds, capacity, sizeof(*fds));
 
 		if (!fds) {
 			close(fd);
 			return -ENOMEM;
 		}
-		attach->fds = fds;
-		attach->capacity = capacity;
+		reach->fds = fds;
+		reach->capacity = capacity;
 	}
-	attach->fds[attach->count++] = fd;
+	reach->fds[reach->count++] = fd;
 	return 0;
 }
 
 /* One perf event and the link that runs the program on it. */
-static int attach_perf(struct attach *attach, int program, const char *path, uint64_t offset,
-		       uint64_t cookie, bool at_return)
+static int link_perf(struct reach *reach, int program, const char *path, uint64_t offset,
+		     uint64_t cookie, bool at_return)
 {
 	struct perf_event_attr attr = {
 		.size = sizeof(attr),
@@ -203,63 +257,194 @@ static int attach_perf(struct attach *attach, int program, const char *path, uin
 		return type;
 	attr.type = type;
 	/* A uprobe of no process in particular hits on every CPU, whichever is named. */
-	event = syscall(SYS_perf_event_open, &attr, attach->pid ? attach->pid : -1,
-			attach->pid ? -1 : 0, -1, PERF_FLAG_FD_CLOEXEC);
+	event = syscall(SYS_perf_event_open, &attr, reach->pid ? reach->pid : -1,
+			reach->pid ? -1 : 0, -1, PERF_FLAG_FD_CLOEXEC);
 	if (event < 0)
 		return -errno;
-	err = keep_fd(attach, event);
+	err = keep_fd(reach, event);
 	if (err)
 		return err;
 	link = bpf_link_create(program, event, BPF_PERF_EVENT, &opts);
 	if (link < 0)
 		return -errno;
-	return keep_fd(attach, link);
+	return keep_fd(reach, link);
 }
 
-/* type: of the loaded program, outside of ATTACH_PERF. */
-static int attach_at(struct attach *attach, int program, int type, const char *path,
-		     const uint64_t *offsets, const uint64_t *cookies, size_t count, bool at_return)
+static int link_attachment(const struct attach *attach, const struct attachment *attachment,
+			   struct reach *reach, unsigned int generation)
 {
+	_cleanup_free_ uint64_t *cookies = calloc(attachment->count, sizeof(*cookies));
+	char path[64];
 	int fd, err;
 
-	if (!count)
-		return 0;
+	if (!cookies)
+		return -ENOMEM;
+	for (size_t i = 0; i < attachment->count; i++)
+		cookies[i] = attachment->cookies[i] | (uint64_t)generation
+							      << PROBE_GENERATION_SHIFT;
+	/* The descriptor names the file whatever its path is, or was, in whatever mount namespace.
+	 */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", attachment->fd);
 	if (attach->mode == ATTACH_PERF) {
-		for (size_t i = 0; i < count; i++) {
-			err = attach_perf(attach, program, path, offsets[i], cookies[i], at_return);
+		for (size_t i = 0; i < attachment->count; i++) {
+			err = link_perf(reach, attachment->program, path, attachment->offsets[i],
+					cookies[i], attachment->at_return);
 			if (err)
 				return err;
 		}
 		return 0;
 	}
-	fd = link_multi(program, type, path, offsets, cookies, count, at_return, attach->pid);
-	return fd < 0 ? fd : keep_fd(attach, fd);
+	fd = link_multi(attachment->program, attachment->type, path, attachment->offsets, cookies,
+			attachment->count, attachment->at_return, reach->pid);
+	return fd < 0 ? fd : keep_fd(reach, fd);
+}
+
+/* Links a process, or all, to everything that is attached. */
+static int link_reach(const struct attach *attach, struct reaches *reaches, pid_t pid)
+{
+	struct reach *entries =
+		reallocarray(reaches->entries, reaches->count + 1, sizeof(*entries));
+	struct reach reach = {.pid = pid};
+	int err = 0;
+
+	if (!entries)
+		return -ENOMEM;
+	reaches->entries = entries;
+	for (size_t i = 0; i < attach->attachment_count && !err; i++)
+		err = link_attachment(attach, &attach->attachments[i], &reach, reaches->generation);
+	if (err)
+		reach_fini(&reach);
+	else
+		entries[reaches->count++] = reach;
+	return err;
+}
+
+int attach_add(struct attach *attach, pid_t pid)
+{
+	return link_reach(attach, &attach->now, pid);
+}
+
+void attach_remove(struct attach *attach, pid_t pid)
+{
+	struct reaches *reaches = &attach->now;
+
+	for (size_t i = 0; i < reaches->count; i++) {
+		if (reaches->entries[i].pid != pid)
+			continue;
+		reach_fini(&reaches->entries[i]);
+		reaches->entries[i] = reaches->entries[--reaches->count];
+		return;
+	}
+}
+
+bool attach_reaches(const struct attach *attach, pid_t pid)
+{
+	for (size_t i = 0; i < attach->now.count; i++)
+		if (!attach->now.entries[i].pid || attach->now.entries[i].pid == pid)
+			return true;
+	return false;
+}
+
+int attach_replace(struct attach *attach, const pid_t *pids, size_t count,
+		   unsigned int *ret_generation)
+{
+	struct reaches next = {.generation = (attach->now.generation + 1) % PROBE_GENERATIONS};
+	int err = 0;
+
+	attach_settle(attach);
+	for (size_t i = 0; i < count && !err; i++) {
+		err = link_reach(attach, &next, pids[i]);
+		/* It is gone. */
+		if (err == -ESRCH)
+			err = 0;
+	}
+	if (err) {
+		reaches_fini(&next);
+		return err;
+	}
+	attach->old = attach->now;
+	attach->now = next;
+	*ret_generation = next.generation;
+	return 0;
+}
+
+void attach_settle(struct attach *attach)
+{
+	reaches_fini(&attach->old);
+}
+
+/* Keeps a attachment. Its arrays are copied. */
+static int add_attachment(struct attach *attach, const struct attachment *attachment)
+{
+	struct attachment *attachments = reallocarray(
+		attach->attachments, attach->attachment_count + 1, sizeof(*attachments));
+	struct attachment copy = *attachment;
+
+	if (!attachments)
+		return -ENOMEM;
+	attach->attachments = attachments;
+	copy.fd = fcntl(attachment->fd, F_DUPFD_CLOEXEC, 0);
+	copy.offsets = calloc(attachment->count, sizeof(*copy.offsets));
+	copy.cookies = calloc(attachment->count, sizeof(*copy.cookies));
+	if (copy.fd < 0 || !copy.offsets || !copy.cookies) {
+		int err = copy.fd < 0 ? -errno : -ENOMEM;
+
+		attachment_fini(&copy);
+		return err;
+	}
+	memcpy(copy.offsets, attachment->offsets, attachment->count * sizeof(*copy.offsets));
+	memcpy(copy.cookies, attachment->cookies, attachment->count * sizeof(*copy.cookies));
+	attachments[attach->attachment_count++] = copy;
+	return 0;
+}
+
+static int attach_all(struct attach *attach, const struct attachment *attachment)
+{
+	int err;
+
+	if (!attachment->count)
+		return 0;
+	err = add_attachment(attach, attachment);
+	for (size_t i = 0; i < attach->now.count && !err; i++) {
+		struct reach *reach = &attach->now.entries[i];
+
+		err = link_attachment(attach, attachment, reach, attach->now.generation);
+		/* One of several is gone. */
+		if (err == -ESRCH && attach->now.count > 1)
+			err = 0;
+	}
+	return err;
 }
 
 /* Attaches one program to all points for which it is meant. */
-static int attach_program(struct attach *attach, int program, const char *path, bool at_return,
+static int attach_program(struct attach *attach, int program, int fd, bool at_return,
 			  const struct module_points *points,
 			  bool (*wanted)(const struct probe_point *point))
 {
 	_cleanup_free_ uint64_t *offsets = calloc(points->count, sizeof(*offsets));
 	_cleanup_free_ uint64_t *cookies = calloc(points->count, sizeof(*cookies));
-	size_t count = 0;
+	struct attachment attachment = {
+		.fd = fd,
+		.program = program,
+		/* A free never returns to us, also in session mode. */
+		.type = program == attach->programs.alloc_session ||
+					program == attach->programs.realloc_session
+				? TRACE_UPROBE_SESSION
+				: TRACE_UPROBE_MULTI,
+		.at_return = at_return,
+		.offsets = offsets,
+		.cookies = cookies,
+	};
 
 	if (!offsets || !cookies)
 		return -ENOMEM;
 	for (size_t i = 0; i < points->count; i++) {
 		if (!wanted(&points->entries[i]))
 			continue;
-		offsets[count] = points->entries[i].spec.offset;
-		cookies[count++] = probe_cookie(&points->entries[i].spec);
+		offsets[attachment.count] = points->entries[i].spec.offset;
+		cookies[attachment.count++] = probe_cookie(&points->entries[i].spec);
 	}
-	/* A free never returns to us, also in session mode. */
-	return attach_at(attach, program,
-			 program == attach->programs.alloc_session ||
-					 program == attach->programs.realloc_session
-				 ? TRACE_UPROBE_SESSION
-				 : TRACE_UPROBE_MULTI,
-			 path, offsets, cookies, count, at_return);
+	return attach_all(attach, &attachment);
 }
 
 static bool is_free(const struct probe_point *point)
@@ -286,34 +471,30 @@ static bool is_returning_alloc(const struct probe_point *point)
 int attach_points(struct attach *attach, int fd, const struct module_points *points)
 {
 	const struct attach_programs *programs = &attach->programs;
-	char path[64];
 	int err;
 
-	/* The descriptor names the file whatever its path is, or was, in whatever mount namespace.
-	 */
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	err = attach_program(attach, programs->free_enter, path, false, points, is_free);
+	err = attach_program(attach, programs->free_enter, fd, false, points, is_free);
 	if (attach->mode == ATTACH_SESSION) {
 		if (!err)
-			err = attach_program(attach, programs->realloc_session, path, false, points,
+			err = attach_program(attach, programs->realloc_session, fd, false, points,
 					     is_realloc);
 		if (!err)
-			err = attach_program(attach, programs->alloc_session, path, false, points,
+			err = attach_program(attach, programs->alloc_session, fd, false, points,
 					     is_alloc);
 		return err;
 	}
 	/* Returns before entries: an entry that is seen has its return seen too. */
 	if (!err)
-		err = attach_program(attach, programs->realloc_return, path, true, points,
+		err = attach_program(attach, programs->realloc_return, fd, true, points,
 				     is_realloc);
 	if (!err)
-		err = attach_program(attach, programs->realloc_enter, path, false, points,
+		err = attach_program(attach, programs->realloc_enter, fd, false, points,
 				     is_realloc);
 	if (!err)
-		err = attach_program(attach, programs->alloc_return, path, true, points,
+		err = attach_program(attach, programs->alloc_return, fd, true, points,
 				     is_returning_alloc);
 	if (!err)
-		err = attach_program(attach, programs->alloc_enter, path, false, points, is_alloc);
+		err = attach_program(attach, programs->alloc_enter, fd, false, points, is_alloc);
 	return err;
 }
 
@@ -326,13 +507,10 @@ int attach_throw(struct attach *attach, int fd, uint64_t offset)
 {
 	struct probe_point point = {.spec.offset = offset};
 	const struct module_points points = {.entries = &point, .count = 1};
-	char path[64];
 
 	if (offset > UINT32_MAX)
 		return -E2BIG;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	return attach_program(attach, attach->programs.throw_enter, path, false, &points,
-			      any_point);
+	return attach_program(attach, attach->programs.throw_enter, fd, false, &points, any_point);
 }
 
 int attach_entry_type(enum attach_mode mode)
@@ -343,9 +521,15 @@ int attach_entry_type(enum attach_mode mode)
 int attach_offsets(struct attach *attach, int fd, int program, const uint64_t *offsets,
 		   const uint64_t *cookies, size_t count, bool at_return)
 {
-	char path[64];
+	const struct attachment attachment = {
+		.fd = fd,
+		.program = program,
+		.type = attach_entry_type(attach->mode),
+		.at_return = at_return,
+		.count = count,
+		.offsets = (uint64_t *)offsets,
+		.cookies = (uint64_t *)cookies,
+	};
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	return attach_at(attach, program, attach_entry_type(attach->mode), path, offsets, cookies,
-			 count, at_return);
+	return attach_all(attach, &attachment);
 }

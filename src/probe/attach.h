@@ -52,6 +52,23 @@ void attach_free(struct attach *attach);
 DEFINE_CLEANUP(attach, struct attach *, attach_free)
 
 /*
+ * Whom the links reach: pid is that of attach_new(), 0 for whoever runs into them. After the first
+ * replacement it is several processes, or all again.
+ *
+ * attach_replace() makes other links to everything that is attached, for these processes (one PID
+ * of 0: for all), beside those that are there. The programs are to count on links of the new
+ * generation from then on, and attach_settle() removes the others. Where it fails nothing has
+ * changed. Errors: those of the kernel; processes that are gone are passed over.
+ */
+int attach_replace(struct attach *attach, const pid_t *pids, size_t count,
+		   unsigned int *ret_generation);
+void attach_settle(struct attach *attach);
+/* Links one more process. Errors: -ESRCH if it is gone, those of the kernel. */
+int attach_add(struct attach *attach, pid_t pid);
+void attach_remove(struct attach *attach, pid_t pid);
+bool attach_reaches(const struct attach *attach, pid_t pid);
+
+/*
  * Attaches all points of an image; fd is the file, opened. Frees are attached first, so that no
  * block that is counted can be freed unseen. Returns 0 or a negative errno.
  */
