@@ -429,7 +429,8 @@ int cmd_record(int argc, char **argv)
 		return 2;
 	}
 	/* What is in a cgroup is in it with its children. */
-	options.follow |= in_cgroup;
+	options.reach_all = options.follow;
+	options.follow |= in_cgroup || options.target.command;
 	options.follow &= !options.no_follow;
 	if (!options.max_live)
 		options.max_live =

@@ -38,7 +38,7 @@ static int load(struct counter *counter, enum attach_mode mode, pid_t pid, uint6
 	counter->pid = pid;
 	object->data->sample_bytes = sample_bytes;
 	counter->program = bpf_program__fd(object->progs.count_call);
-	return attach_new(mode, &none, pid, &counter->attach);
+	return attach_new(mode, &none, &pid, 1, &counter->attach);
 }
 
 int counter_open(enum attach_mode mode, pid_t pid, uint64_t sample_bytes, struct counter **ret)

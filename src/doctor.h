@@ -30,7 +30,4 @@ void doctor_say(const char *label, const char *format, ...) __attribute__((forma
 /* What makes profiling impossible, and what to do. */
 void doctor_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The kernel's release: "6.12" is 612; 0 if it cannot be read. */
-unsigned int doctor_kernel(void);
-
 #endif

@@ -40,16 +40,6 @@ static const struct {
 	 "for processes whose files only their user may read"},
 };
 
-unsigned int doctor_kernel(void)
-{
-	unsigned int major, minor;
-	struct utsname name;
-
-	if (uname(&name) || sscanf(name.release, "%u.%u", &major, &minor) != 2)
-		return 0;
-	return major * 100 + minor;
-}
-
 /* The first line of a file, or "". */
 static void read_line(const char *path, char *text, size_t size)
 {

@@ -65,13 +65,11 @@ static void describe_program(pid_t pid)
 /* What target_open() refuses. */
 static bool check_seccomp(const struct process *process)
 {
-	unsigned int kernel = doctor_kernel();
-
 	if (!process->seccomp_mode) {
 		doctor_say("seccomp", "none");
 		return true;
 	}
-	if (kernel < 611 || kernel >= 614) {
+	if (!process_seccomp_kills_return_probes()) {
 		doctor_say("seccomp", "a filter, which this kernel does not show return probes to");
 		return true;
 	}

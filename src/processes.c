@@ -13,6 +13,7 @@
 /* Beside the snapshot_process of the same index. */
 struct state {
 	uint64_t cgroup_id;
+	uint64_t start_ns;
 	uint64_t gone_ns; /* CLOCK_MONOTONIC, 0: it is there */
 	bool last;	  /* nobody was left */
 	bool executed;	  /* it goes on under another serial */
@@ -143,7 +144,9 @@ static int see(void *arg, __u32 serial, const struct process_info *info)
 		err = insert(processes, &added);
 		if (err)
 			return err;
-		processes->states[place_of(processes, serial)].cgroup_id = info->cgroup_id;
+		at = place_of(processes, serial);
+		processes->states[at].cgroup_id = info->cgroup_id;
+		processes->states[at].start_ns = info->start_ns;
 	}
 	at = place_of(processes, serial);
 	process = &processes->list[at];
@@ -191,6 +194,22 @@ const struct snapshot_process *processes_list(const struct processes *processes,
 {
 	*ret_count = processes->count;
 	return processes->list;
+}
+
+struct process_life processes_life(const struct processes *processes, size_t index)
+{
+	return (struct process_life){
+		.start_ns = processes->states[index].start_ns,
+		.gone_ns = processes->states[index].gone_ns,
+	};
+}
+
+bool processes_only_one(const struct processes *processes)
+{
+	for (size_t i = 0; i < processes->count; i++)
+		if (processes->list[i].pid != processes->list[0].pid)
+			return false;
+	return processes->count > 0;
 }
 
 static bool has_left(const struct state *state, uint64_t time_ns)

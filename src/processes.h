@@ -30,6 +30,16 @@ int processes_update(struct processes *processes);
 /* By serial; valid until the next update or settle. */
 const struct snapshot_process *processes_list(const struct processes *processes, size_t *ret_count);
 
+/* Of the process at an index of the list. */
+struct process_life {
+	uint64_t start_ns; /* CLOCK_MONOTONIC: since when it is known under this serial */
+	uint64_t gone_ns;  /* 0: it is there */
+};
+struct process_life processes_life(const struct processes *processes, size_t index);
+
+/* Whether there is one and never was another. */
+bool processes_only_one(const struct processes *processes);
+
 /* Whether one has exited and was not settled. */
 bool processes_any_left(const struct processes *processes);
 

@@ -7,23 +7,21 @@
 #include "session.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/timerfd.h>
-#include <sys/wait.h>
 
 #include "allocators.h"
 #include "arrivals.h"
+#include "event_loop.h"
 #include "kernel.h"
 #include "preflight.h"
+#include "proc/process.h"
 #include "processes.h"
 #include "profile/snapshot.h"
+#include "scope_links.h"
 #include "sights.h"
 #include "snapshots.h"
 #include "summary.h"
@@ -50,15 +48,13 @@ struct session {
 	struct runtimes *runtimes;
 	struct sights *sights;
 	struct processes *processes;
+	struct scope_links *links;
 	struct heap *heap;
 	struct snapshots *snapshots;
 	struct writer *writer;
 	char scope[256];
 	int root_fd; /* of a running target, or -1 */
-	int epoll_fd;
-	int signal_fd;
-	int interval_fd;
-	int duration_fd;
+	struct event_loop loop;
 	uint64_t start_ns; /* CLOCK_MONOTONIC, as below */
 	uint64_t last_dump_ns;
 	uint64_t processes_due_ns; /* when they are to be looked at, or 0 */
@@ -86,45 +82,10 @@ static int add_site(void *arg, const struct site_key *key, const struct site_cou
 	return heap_add(session->heap, key, counters);
 }
 
-static int watch(struct session *session, int fd)
+/* Whether processes come into the scope by themselves. */
+static bool scope_grows(const struct session *session)
 {
-	struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
-
-	return epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
-}
-
-static int set_timer(int fd, uint64_t first_s, uint64_t repeat_s)
-{
-	struct itimerspec spec = {.it_value.tv_sec = first_s, .it_interval.tv_sec = repeat_s};
-
-	return timerfd_settime(fd, 0, &spec, NULL) ? -errno : 0;
-}
-
-static int open_loop(struct session *session)
-{
-	sigset_t signals;
-	int err;
-
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGINT);
-	sigaddset(&signals, SIGTERM);
-	sigaddset(&signals, SIGHUP);
-	sigaddset(&signals, SIGUSR2);
-	sigprocmask(SIG_BLOCK, &signals, NULL);
-	signal(SIGPIPE, SIG_IGN);
-	session->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	session->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-	session->interval_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	session->duration_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (session->epoll_fd < 0 || session->signal_fd < 0 || session->interval_fd < 0 ||
-	    session->duration_fd < 0)
-		return log_error(errno, "set up the event loop");
-	err = watch(session, session->signal_fd);
-	if (!err)
-		err = watch(session, session->interval_fd);
-	if (!err)
-		err = watch(session, session->duration_fd);
-	return err ? log_error(err, "set up the event loop") : 0;
+	return session->options->follow || target_is_cgroup(session->target);
 }
 
 static int open_kernel(struct session *session, enum attach_mode mode)
@@ -136,7 +97,7 @@ static int open_kernel(struct session *session, enum attach_mode mode)
 		.free_interval = options->free_interval,
 		.inuse_interval = options->inuse_interval,
 		.max_live = options->max_live,
-		.max_live_each = target_is_single(session->target) && !options->follow
+		.max_live_each = target_is_single(session->target) && !scope_grows(session)
 					 ? 0
 					 : options->max_live / 4 * 3 + 1,
 		.max_stacks = options->max_stacks,
@@ -162,6 +123,8 @@ static int write_snapshot(struct session *session, const struct epoch_record *re
 		.scope = session->scope,
 		.late_files = allocators_late(session->allocators).count,
 		.late_ns = allocators_late(session->allocators).longest_ns,
+		.late_processes = scope_links_late(session->links).count,
+		.late_processes_ns = scope_links_late(session->links).longest_ns,
 		.symbol_prefix = session->options->symbol_prefix,
 		.runtimes = runtimes_describe(session->runtimes),
 		.runtime_count = runtimes_count(session->runtimes),
@@ -219,8 +182,9 @@ static int drain_epochs(struct session *session)
 		if (record.reason == EPOCH_EXIT || record.reason == EPOCH_DETACH)
 			session->done = true;
 		if (session->options->interval_s && !session->done)
-			set_timer(session->interval_fd, session->options->interval_s,
-				  session->options->interval_s);
+			event_loop_set_timer(session->loop.interval_fd,
+					     session->options->interval_s,
+					     session->options->interval_s);
 	}
 	return 0;
 }
@@ -252,7 +216,7 @@ static int handle_signals(struct session *session)
 	int err = 0;
 
 	while (!err && !session->done &&
-	       read(session->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+	       read(session->loop.signal_fd, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGUSR2)
 			err = close_and_drain(session, EPOCH_SIGNAL);
 		else
@@ -261,21 +225,14 @@ static int handle_signals(struct session *session)
 	return err;
 }
 
-static bool timer_expired(int fd)
-{
-	uint64_t count;
-
-	return read(fd, &count, sizeof(count)) == sizeof(count);
-}
-
 static int handle(struct session *session, int fd)
 {
-	if (fd == session->signal_fd)
+	if (fd == session->loop.signal_fd)
 		return handle_signals(session);
-	if (fd == session->interval_fd)
-		return timer_expired(fd) ? close_and_drain(session, EPOCH_TIME_INTERVAL) : 0;
-	if (fd == session->duration_fd)
-		return timer_expired(fd) ? end_session(session, EPOCH_DETACH) : 0;
+	if (fd == session->loop.interval_fd)
+		return event_loop_expired(fd) ? close_and_drain(session, EPOCH_TIME_INTERVAL) : 0;
+	if (fd == session->loop.duration_fd)
+		return event_loop_expired(fd) ? end_session(session, EPOCH_DETACH) : 0;
 	if (fd == target_fd(session->target))
 		/* The kernel side closed its epoch when the target exited; this is the safety net.
 		 */
@@ -312,12 +269,19 @@ static int handle_events(struct session *session)
 
 	if (!err && types & 1u << EVENT_IMAGE_SEEN)
 		err = sights_update(session->sights);
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+
 	if (types & 1u << EVENT_PROCESS && !session->processes_due_ns)
-		session->processes_due_ns = clock_ns(CLOCK_MONOTONIC) + PROCESSES_PAUSE_NS;
-	if (!err && session->processes_due_ns &&
-	    clock_ns(CLOCK_MONOTONIC) >= session->processes_due_ns) {
+		/* Where links do not reach it by themselves, every millisecond counts. */
+		session->processes_due_ns =
+			scope_links_are_late(session->links) ? now : now + PROCESSES_PAUSE_NS;
+	if (!err)
+		err = scope_links_judge(session->links, now);
+	if (!err && session->processes_due_ns && now >= session->processes_due_ns) {
 		session->processes_due_ns = 0;
 		err = processes_update(session->processes);
+		if (!err)
+			err = scope_links_update(session->links);
 		/* Their own last files. */
 		if (!err && session->options->split && processes_any_left(session->processes))
 			err = close_and_drain(session, EPOCH_LEFT);
@@ -327,12 +291,13 @@ static int handle_events(struct session *session)
 
 static int wait_ms(const struct session *session)
 {
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	uint64_t now = clock_ns(CLOCK_MONOTONIC), due = scope_links_due_ns(session->links);
 
-	if (!session->processes_due_ns)
+	if (session->processes_due_ns && session->processes_due_ns < due)
+		due = session->processes_due_ns;
+	if (due == UINT64_MAX)
 		return -1;
-	return now >= session->processes_due_ns ? 0
-						: (session->processes_due_ns - now) / 1000000 + 1;
+	return now >= due ? 0 : (due - now) / 1000000 + 1;
 }
 
 static int run_loop(struct session *session)
@@ -341,7 +306,8 @@ static int run_loop(struct session *session)
 	int count, err = 0;
 
 	while (!err && !session->done) {
-		count = epoll_wait(session->epoll_fd, events, ARRAY_SIZE(events), wait_ms(session));
+		count = epoll_wait(session->loop.epoll_fd, events, ARRAY_SIZE(events),
+				   wait_ms(session));
 		if (count < 0 && errno != EINTR)
 			return log_error(errno, "wait for events");
 		err = handle_arrivals(session, events, count);
@@ -400,10 +366,55 @@ static int start_target(struct session *session)
 	log_info("Starting tracking the heap");
 	sights_tell_runtimes(session->sights);
 	if (options->interval_s)
-		set_timer(session->interval_fd, options->interval_s, options->interval_s);
+		event_loop_set_timer(session->loop.interval_fd, options->interval_s,
+				     options->interval_s);
 	if (options->duration_s)
-		set_timer(session->duration_fd, options->duration_s, 0);
+		event_loop_set_timer(session->loop.duration_fd, options->duration_s, 0);
 	return 0;
+}
+
+/* Whom the links reach, see scope_links.h. */
+static enum scope_reach choose_reach(const struct session *session, enum attach_mode mode)
+{
+	const struct session_options *options = session->options;
+
+	if (options->target.all)
+		return REACH_ALL;
+	if (!scope_grows(session))
+		return target_count(session->target) <= SCOPE_LINKS_MAX ? REACH_EACH : REACH_ALL;
+	/* With links to everybody, also those return through them that it may kill. */
+	if (mode != ATTACH_SESSION && !options->target.force &&
+	    process_seccomp_kills_return_probes())
+		return REACH_EACH;
+	return options->reach_all ? REACH_ALL : REACH_BY_CALLS;
+}
+
+static int open_links(struct session *session, enum attach_mode mode)
+{
+	enum scope_reach reach = choose_reach(session, mode);
+	_cleanup_free_ pid_t *pids = target_pids(session->target);
+	struct scope_links_context context = {
+		.kernel = session->kernel,
+		.reach = reach,
+		.pids = pids,
+		.pid_count = target_count(session->target),
+	};
+	const pid_t all = 0;
+	int err;
+
+	if (!pids)
+		return -ENOMEM;
+	err = processes_new(session->kernel, target_cgroups(session->target),
+			    target_container(session->target), &session->processes);
+	if (!err)
+		err = attach_new(mode, kernel_programs(session->kernel),
+				 reach == REACH_EACH ? pids : &all,
+				 reach == REACH_EACH ? context.pid_count : 1, &session->attach);
+	if (err)
+		return err;
+	context.attach = session->attach;
+	context.processes = session->processes;
+	return scope_links_new(&context, &session->links);
 }
 
 static int open_writer(struct session *session)
@@ -423,19 +434,15 @@ static int open_writer(struct session *session)
 
 static int open_sights(struct session *session)
 {
-	struct sights_context context = {
+	const struct sights_context context = {
 		.kernel = session->kernel,
 		.images = session->images,
 		.tables = session->tables,
 		.runtimes = session->runtimes,
-		.single = target_is_single(session->target) && !session->options->follow,
+		.processes = session->processes,
 	};
-	int err = processes_new(session->kernel, target_cgroups(session->target),
-				target_container(session->target), &session->processes);
+	int err = sights_new(&context, &session->sights);
 
-	context.processes = session->processes;
-	if (!err)
-		err = sights_new(&context, &session->sights);
 	return err ? log_error(err, "start the session") : 0;
 }
 
@@ -446,7 +453,7 @@ static void open_arrivals(struct session *session)
 
 	err = arrivals_new(session->allocators, session->kernel, &arrivals);
 	if (!err)
-		err = watch(session, arrivals_fd(arrivals));
+		err = event_loop_watch(&session->loop, arrivals_fd(arrivals));
 	if (!err)
 		session->arrivals = take_ptr(arrivals);
 	else
@@ -471,14 +478,16 @@ static int open_session(struct session *session)
 	err = preflight_check(options->mode, &mode);
 	if (!err)
 		err = snapshots_open(options->prefix, &session->snapshots);
-	if (!err)
-		err = open_loop(session);
-	if (!err)
-		err = target_open(&options->target, &session->target);
+	if (err)
+		return err;
+	err = event_loop_open(&session->loop);
+	if (err)
+		return log_error(err, "set up the event loop");
+	err = target_open(&options->target, &session->target);
 	if (err)
 		return err;
 	if (target_fd(session->target) >= 0 && !options->follow &&
-	    watch(session, target_fd(session->target)))
+	    event_loop_watch(&session->loop, target_fd(session->target)))
 		return log_error(errno, "watch the target");
 	err = images_new(identify_files, session, &session->images);
 	if (!err)
@@ -494,13 +503,9 @@ static int open_session(struct session *session)
 		return err;
 	err = throws_new(session->kernel, &session->throws);
 	if (!err)
-		err = watch(session, kernel_event_fd(session->kernel));
+		err = event_loop_watch(&session->loop, kernel_event_fd(session->kernel));
 	if (!err)
-		err = attach_new(mode, kernel_programs(session->kernel),
-				 target_is_single(session->target) && !options->follow
-					 ? target_pid(session->target)
-					 : 0,
-				 &session->attach);
+		err = open_links(session, mode);
 	if (err)
 		return log_error(err, "start the session");
 	session->root_fd = target_open_root(session->target);
@@ -539,12 +544,6 @@ static int open_session(struct session *session)
 	return open_writer(session);
 }
 
-static void close_fd(int fd)
-{
-	if (fd >= 0)
-		close(fd);
-}
-
 static void close_session(struct session *session)
 {
 	attach_free(session->attach);
@@ -555,6 +554,7 @@ static void close_session(struct session *session)
 	throws_free(session->throws);
 	runtimes_free(session->runtimes);
 	sights_free(session->sights);
+	scope_links_free(session->links);
 	processes_free(session->processes);
 	kernel_close(session->kernel);
 	target_free(session->target);
@@ -562,11 +562,9 @@ static void close_session(struct session *session)
 	heap_free(session->heap);
 	symbolizer_free(session->symbolizer);
 	images_free(session->images);
-	close_fd(session->root_fd);
-	close_fd(session->epoll_fd);
-	close_fd(session->signal_fd);
-	close_fd(session->interval_fd);
-	close_fd(session->duration_fd);
+	if (session->root_fd >= 0)
+		close(session->root_fd);
+	event_loop_close(&session->loop);
 }
 
 int session_run(const struct session_options *options)
@@ -574,10 +572,7 @@ int session_run(const struct session_options *options)
 	struct session session = {
 		.options = options,
 		.root_fd = -1,
-		.epoll_fd = -1,
-		.signal_fd = -1,
-		.interval_fd = -1,
-		.duration_fd = -1,
+		.loop = EVENT_LOOP_CLOSED,
 	};
 	int err;
 

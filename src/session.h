@@ -17,6 +17,7 @@ struct session_options {
 	struct target_options target;
 	bool follow;	/* children of targets, too */
 	bool no_follow; /* also where that is the default */
+	bool reach_all; /* and that from their first instruction on, see scope_links.h */
 	bool split;	/* a series of files for each process */
 	const char *prefix;
 	uint64_t sample_bytes;

@@ -89,6 +89,8 @@ static void evict_image(void *arg, uint32_t id)
 static void locate(struct sights *sights)
 {
 	struct images *images = sights->context.images;
+	/* Only then is what it no longer maps gone. */
+	bool single = processes_only_one(sights->context.processes);
 	size_t count, read = 0;
 	const struct snapshot_process *list = processes_list(sights->context.processes, &count);
 
@@ -99,7 +101,7 @@ static void locate(struct sights *sights)
 			continue;
 		read++;
 		images_locate(images, maps);
-		if (sights->context.single && sights->changed)
+		if (single && sights->changed)
 			images_find_gone(images, maps, evict_image, sights);
 		if (images_all_located(images))
 			break;

@@ -23,7 +23,6 @@ struct sights_context {
 	struct tables *tables;
 	struct runtimes *runtimes;
 	struct processes *processes;
-	bool single; /* one process: what it no longer maps is gone */
 };
 
 int sights_new(const struct sights_context *context, struct sights **ret);

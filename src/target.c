@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/utsname.h>
 #include <sys/wait.h>
 
 #include "proc/cgroup_scope.h"
@@ -52,20 +51,6 @@ void target_free(struct target *target)
 }
 DEFINE_CLEANUP(target, struct target *, target_free)
 
-/*
- * From 6.11 on x86-64, a return probe returns through a system call of its own; before 6.14
- * seccomp filters saw it, and one that allows only what it knows killed the process.
- */
-static bool seccomp_kills_return_probes(void)
-{
-	unsigned int major, minor;
-	struct utsname name;
-
-	if (uname(&name) || sscanf(name.release, "%u.%u", &major, &minor) != 2)
-		return false;
-	return major == 6 && minor >= 11 && minor < 14;
-}
-
 static int check_process(pid_t pid, bool force, struct process *process)
 {
 	int err;
@@ -94,7 +79,7 @@ static int check_process(pid_t pid, bool force, struct process *process)
 	if (pid == getpid())
 		return log_error(0, "PID %d is heaptap itself: give the PID of another process",
 				 pid);
-	if (process->seccomp_mode && seccomp_kills_return_probes() && !force)
+	if (process->seccomp_mode && process_seccomp_kills_return_probes() && !force)
 		return log_error(
 			0,
 			"PID %d (%s) has a seccomp filter, and on this kernel (6.11 to 6.13) "
@@ -138,7 +123,7 @@ static int open_one(struct target *target, pid_t pid, bool force)
 	if (pid == getpid() || process_read(pid, &process) || process.thread ||
 	    process.kernel_thread || process.zombie)
 		return 0;
-	if (process.seccomp_mode && seccomp_kills_return_probes() && !force) {
+	if (process.seccomp_mode && process_seccomp_kills_return_probes() && !force) {
 		log_warning("PID %d (%s) is left out: its seccomp filter may kill it (--force "
 			    "takes it in)",
 			    pid, process.comm);
@@ -155,6 +140,12 @@ static int open_all(struct target *target, bool force)
 
 	if (!proc)
 		return log_error(errno, "read /proc");
+	if (process_seccomp_kills_return_probes() && !force) {
+		closedir(proc);
+		return log_error(0, "on this kernel (6.11 to 6.13) probes on every process may "
+				    "kill those that have a seccomp filter: use --container, "
+				    "--unit or -p, or --force");
+	}
 	while (!err && (entry = readdir(proc))) {
 		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
@@ -397,6 +388,25 @@ int target_start(struct target *target)
 bool target_is_single(const struct target *target)
 {
 	return target->count == 1 && !target->all && !target->cgroup;
+}
+
+size_t target_count(const struct target *target)
+{
+	return target->count;
+}
+
+pid_t *target_pids(const struct target *target)
+{
+	pid_t *pids = calloc(target->count + 1, sizeof(*pids));
+
+	for (size_t i = 0; pids && i < target->count; i++)
+		pids[i] = target->members[i].pid;
+	return pids;
+}
+
+bool target_is_cgroup(const struct target *target)
+{
+	return target->cgroup != NULL;
 }
 
 const char *target_words(const struct target *target)

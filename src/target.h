@@ -48,6 +48,12 @@ int target_enter(struct target *target, struct kernel *kernel);
 int target_start(struct target *target);
 /* Whether it is one process, and stays that. */
 bool target_is_single(const struct target *target);
+/* Processes that were there when it was opened, the held command included. */
+size_t target_count(const struct target *target);
+/* Their PIDs, to be freed; NULL for a lack of memory. */
+pid_t *target_pids(const struct target *target);
+/* Whether it is a cgroup, as those of units and containers are. */
+bool target_is_cgroup(const struct target *target);
 /* "12 (redis-server)", "3 processes", "all processes", "cgroup /x". */
 const char *target_words(const struct target *target);
 

@@ -172,17 +172,18 @@ int attach_probe_mode(enum attach_mode *ret)
 	return -EOPNOTSUPP;
 }
 
-int attach_new(enum attach_mode mode, const struct attach_programs *programs, pid_t pid,
-	       struct attach **ret)
+int attach_new(enum attach_mode mode, const struct attach_programs *programs, const pid_t *pids,
+	       size_t count, struct attach **ret)
 {
 	struct attach *attach CLEANUP(attach) = calloc(1, sizeof(*attach));
-	int err;
+	int err = 0;
 
 	if (!attach)
 		return -ENOMEM;
 	attach->mode = mode;
 	attach->programs = *programs;
-	err = attach_add(attach, pid);
+	for (size_t i = 0; i < count && !err; i++)
+		err = attach_add(attach, pids[i]);
 	if (!err)
 		*ret = take_ptr(attach);
 	return err;

@@ -46,17 +46,15 @@ int attach_probe_mode(enum attach_mode *ret);
 
 struct attach; /* links; they go away when it is freed, or when the process dies */
 
-int attach_new(enum attach_mode mode, const struct attach_programs *programs, pid_t pid,
-	       struct attach **ret);
+/* Links reach these processes; one PID of 0: whoever runs into them. */
+int attach_new(enum attach_mode mode, const struct attach_programs *programs, const pid_t *pids,
+	       size_t count, struct attach **ret);
 void attach_free(struct attach *attach);
 DEFINE_CLEANUP(attach, struct attach *, attach_free)
 
 /*
- * Whom the links reach: pid is that of attach_new(), 0 for whoever runs into them. After the first
- * replacement it is several processes, or all again.
- *
- * attach_replace() makes other links to everything that is attached, for these processes (one PID
- * of 0: for all), beside those that are there. The programs are to count on links of the new
+ * attach_replace() makes other links to everything that is attached, for these processes (as
+ * in attach_new()), beside those that are there. The programs are to count on links of the new
  * generation from then on, and attach_settle() removes the others. Where it fails nothing has
  * changed. Errors: those of the kernel; processes that are gone are passed over.
  */

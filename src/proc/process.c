@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 
 #include "util/cleanup.h"
 #include "util/text_file.h"
@@ -160,6 +161,16 @@ int process_variable(pid_t pid, const char *name, char *value, size_t size)
 			return -E2BIG;
 	}
 	return -ENOENT;
+}
+
+bool process_seccomp_kills_return_probes(void)
+{
+	unsigned int major, minor;
+	struct utsname name;
+
+	if (uname(&name) || sscanf(name.release, "%u.%u", &major, &minor) != 2)
+		return false;
+	return major == 6 && minor >= 11 && minor < 14;
 }
 
 pid_t process_inner_pid(pid_t pid)

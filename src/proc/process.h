@@ -35,6 +35,13 @@ bool process_exe(pid_t pid, char *path, size_t size);
  */
 int process_variable(pid_t pid, const char *name, char *value, size_t size);
 
+/*
+ * Whether a seccomp filter may kill its process at a return probe. From 6.11 on x86-64 such a probe
+ * returns through a system call of its own; before 6.14 filters saw it, and one that allows only
+ * what it knows kills.
+ */
+bool process_seccomp_kills_return_probes(void);
+
 /* Its PID in the innermost PID namespace that it is in, or 0 if it is gone. */
 pid_t process_inner_pid(pid_t pid);
 

@@ -503,6 +503,13 @@ static void add_comments(struct builder *builder)
 			"late: %zu file%s with an allocator loaded while the program ran; what "
 			"was allocated there before it was probed (%.0f ms at most) is not counted",
 			input->late_files, input->late_files == 1 ? "" : "s", input->late_ns / 1e6);
+	if (input->late_processes)
+		add_comment(profile,
+			    "late: %zu process%s that started in the scope; what %s allocated "
+			    "before being probed (%.0f ms at most) is not counted",
+			    input->late_processes, input->late_processes == 1 ? "" : "es",
+			    input->late_processes == 1 ? "it" : "they",
+			    input->late_processes_ns / 1e6);
 	for (int loss = 0; loss < LOSS_COUNT; loss++) {
 		if (!input->losses[loss].count)
 			continue;

@@ -31,8 +31,10 @@ struct snapshot_input {
 	bool only_left;			   /* files of processes that have exited, no others */
 	const struct loss_counter *losses; /* LOSS_COUNT of them */
 	uint64_t sample_bytes;
-	size_t late_files;	     /* whose allocators were found after they had been mapped */
-	uint64_t late_ns;	     /* how long after at most, as far as it is known */
+	size_t late_files;     /* whose allocators were found after they had been mapped */
+	uint64_t late_ns;      /* how long after at most, as far as it is known */
+	size_t late_processes; /* likewise, that were started */
+	uint64_t late_processes_ns;
 	const char *scope;	     /* in words, for the comments */
 	const char *symbol_prefix;   /* of allocation functions, or NULL; letters and digits */
 	const char *const *runtimes; /* what malloc's account lacks, likewise; not copied */

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "scope_links.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "util/clock.h"
+#include "util/log.h"
+
+/* A burst of others changes nothing. */
+#define WINDOW_NS     3000000000ull
+#define WINDOW_MAX_NS 60000000000ull /* as long as there are few samples */
+
+/* With fewer samples the ratio is off by a third and more. */
+#define SAMPLES_MIN 32
+
+/* Calls per second of others that are no matter: a percent or two of a CPU. */
+#define CALLS_MIN 10000
+
+/* Calls that have entered by the old links return in that time, but for a few. */
+#define SETTLE_US 20000
+
+struct scope_links {
+	struct scope_links_context context;
+	bool each;
+	pid_t pids[SCOPE_LINKS_MAX]; /* that are reached, if each is */
+	size_t count;
+	uint32_t last_serial; /* those up to it were looked at */
+	struct scope_links_late late;
+	struct call_counts counts; /* at the beginning of the window */
+	uint64_t begin_ns;
+	uint64_t due_ns;
+	bool failed; /* to link single processes */
+};
+
+int scope_links_new(const struct scope_links_context *context, struct scope_links **ret)
+{
+	struct scope_links *links = calloc(1, sizeof(*links));
+
+	if (!links)
+		return -ENOMEM;
+	links->context = *context;
+	links->each = context->reach == REACH_EACH;
+	links->begin_ns = clock_ns(CLOCK_MONOTONIC);
+	links->due_ns = links->begin_ns + WINDOW_NS;
+	if (links->each)
+		memcpy(links->pids, context->pids, context->pid_count * sizeof(*links->pids));
+	links->count = links->each ? context->pid_count : 0;
+	*ret = links;
+	return 0;
+}
+
+void scope_links_free(struct scope_links *links)
+{
+	free(links);
+}
+
+bool scope_links_are_late(const struct scope_links *links)
+{
+	return links->each;
+}
+
+struct scope_links_late scope_links_late(const struct scope_links *links)
+{
+	return links->late;
+}
+
+static bool knows(const struct scope_links *links, pid_t pid)
+{
+	for (size_t i = 0; i < links->count; i++)
+		if (links->pids[i] == pid)
+			return true;
+	return false;
+}
+
+/* ------------------------------------------------------------------ who comes and goes */
+
+static void remove_gone(struct scope_links *links)
+{
+	for (size_t i = links->count; i-- > 0;) {
+		if (kernel_has_process(links->context.kernel, links->pids[i]))
+			continue;
+		attach_remove(links->context.attach, links->pids[i]);
+		links->pids[i] = links->pids[--links->count];
+	}
+}
+
+static int reach_all(struct scope_links *links)
+{
+	const pid_t all = 0;
+	unsigned int generation;
+	int err = attach_replace(links->context.attach, &all, 1, &generation);
+
+	if (err)
+		return err;
+	kernel_set_generation(links->context.kernel, generation);
+	usleep(SETTLE_US);
+	attach_settle(links->context.attach);
+	links->each = false;
+	return 0;
+}
+
+/* Returns a negative errno only if the links to all could not be made either. */
+static int reach_one(struct scope_links *links, pid_t pid)
+{
+	int err = links->count < SCOPE_LINKS_MAX ? attach_add(links->context.attach, pid) : -E2BIG;
+
+	if (!err)
+		links->pids[links->count++] = pid;
+	if (!err || err == -ESRCH)
+		return 0;
+	log_verbose("PID %d cannot be reached alone (%s): everybody is, from now on", pid,
+		    strerror(-err));
+	links->failed = true;
+	return reach_all(links);
+}
+
+int scope_links_update(struct scope_links *links)
+{
+	size_t count;
+	const struct snapshot_process *list = processes_list(links->context.processes, &count);
+
+	if (!links->each)
+		return 0;
+	remove_gone(links);
+	for (size_t i = 0; i < count && links->each; i++) {
+		const struct snapshot_process *process = &list[i];
+		struct process_life life;
+		uint64_t end_ns;
+		int err;
+
+		if (process->serial <= links->last_serial || !process->pid)
+			continue;
+		links->last_serial = process->serial;
+		if (knows(links, process->pid))
+			continue;
+		err = kernel_has_process(links->context.kernel, process->pid)
+			      ? reach_one(links, process->pid)
+			      : 0;
+		if (err)
+			return err;
+		life = processes_life(links->context.processes, i);
+		end_ns = life.gone_ns ? life.gone_ns : clock_ns(CLOCK_MONOTONIC);
+		links->late.count++;
+		if (end_ns - life.start_ns > links->late.longest_ns)
+			links->late.longest_ns = end_ns - life.start_ns;
+	}
+	return 0;
+}
+
+/* ------------------------------------------------------------------ who makes the calls */
+
+bool scope_links_outnumbered(const struct call_counts *counts, uint64_t duration_ns)
+{
+	double outside = ldexp(counts->outside, -WEIGHT_OBJECTS_SHIFT);
+
+	return counts->picked_inside + counts->picked_outside >= SAMPLES_MIN &&
+	       counts->outside > counts->inside && outside > CALLS_MIN * (duration_ns / 1e9);
+}
+
+/* Processes that are in the scope now; more than max is max + 1. */
+static size_t list_running(const struct scope_links *links, pid_t *pids, size_t max)
+{
+	size_t count, running = 0;
+	const struct snapshot_process *list = processes_list(links->context.processes, &count);
+
+	for (size_t i = 0; i < count; i++) {
+		if (!list[i].pid || processes_life(links->context.processes, i).gone_ns ||
+		    !kernel_has_process(links->context.kernel, list[i].pid))
+			continue;
+		if (running == max)
+			return max + 1;
+		pids[running++] = list[i].pid;
+	}
+	return running;
+}
+
+/* From links to everybody to links to each. */
+static int reach_each(struct scope_links *links, double ratio)
+{
+	unsigned int generation;
+	size_t count, list_count;
+	const struct snapshot_process *list;
+	int err = processes_update(links->context.processes);
+
+	if (err)
+		return err;
+	count = list_running(links, links->pids, SCOPE_LINKS_MAX);
+	if (!count || count > SCOPE_LINKS_MAX)
+		return 0;
+	err = attach_replace(links->context.attach, links->pids, count, &generation);
+	if (err) {
+		log_verbose("The processes of the scope cannot be reached alone (%s)",
+			    strerror(-err));
+		links->failed = true;
+		return 0;
+	}
+	kernel_set_generation(links->context.kernel, generation);
+	usleep(SETTLE_US);
+	attach_settle(links->context.attach);
+	links->count = count;
+	links->each = true;
+	list = processes_list(links->context.processes, &list_count);
+	links->last_serial = list_count ? list[list_count - 1].serial : 0;
+	log_info("Other processes make %.1f times as many calls as the scope: from now on they are "
+		 "left alone, and a process that starts in the scope is counted some milliseconds "
+		 "late (--follow: from its first instruction on, at the expense of the others)",
+		 ratio);
+	/* Those that started meanwhile. */
+	err = processes_update(links->context.processes);
+	return err ? err : scope_links_update(links);
+}
+
+int scope_links_judge(struct scope_links *links, uint64_t now_ns)
+{
+	struct call_counts now, past;
+	uint64_t duration_ns = now_ns - links->begin_ns;
+	int err;
+
+	if (now_ns < scope_links_due_ns(links))
+		return 0;
+	err = kernel_read_calls(links->context.kernel, &now);
+	if (err)
+		return err;
+	past = (struct call_counts){
+		.inside = now.inside - links->counts.inside,
+		.outside = now.outside - links->counts.outside,
+		.picked_inside = now.picked_inside - links->counts.picked_inside,
+		.picked_outside = now.picked_outside - links->counts.picked_outside,
+	};
+	links->due_ns = now_ns + WINDOW_NS;
+	if (past.picked_inside + past.picked_outside < SAMPLES_MIN && duration_ns < WINDOW_MAX_NS)
+		return 0;
+	links->counts = now;
+	links->begin_ns = now_ns;
+	if (!scope_links_outnumbered(&past, duration_ns))
+		return 0;
+	return reach_each(links, (double)past.outside / (past.inside ? past.inside : 1));
+}
+
+uint64_t scope_links_due_ns(const struct scope_links *links)
+{
+	return links->context.reach != REACH_BY_CALLS || links->each || links->failed
+		       ? UINT64_MAX
+		       : links->due_ns;
+}
