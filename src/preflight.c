@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "trap_cost.h"
 #include "util/log.h"
 
 /* The kernel side knows processes by their ids in the initial PID namespace, and so must we. */
@@ -17,6 +18,17 @@ bool preflight_in_initial_pid_namespace(void)
 	struct stat st;
 
 	return stat("/proc/self/ns/pid", &st) || st.st_ino == INITIAL_PID_NAMESPACE;
+}
+
+/* See struct trap_cost. */
+static bool sees_first_thread_only(void)
+{
+	struct trap_timer *timer CLEANUP(trap_timer) = NULL;
+
+	if (trap_timer_open(ATTACH_MULTI, &timer))
+		return false;
+	trap_timer_round(timer);
+	return trap_timer_cost(timer).first_thread_only;
 }
 
 int preflight_check(enum attach_mode wanted, enum attach_mode *ret)
@@ -46,6 +58,11 @@ int preflight_check(enum attach_mode wanted, enum attach_mode *ret)
 			"best, '%s'",
 			attach_mode_name(wanted), attach_mode_name(best));
 	*ret = wanted == ATTACH_AUTO ? best : wanted;
+	if (*ret == ATTACH_MULTI && sees_first_thread_only()) {
+		log_verbose("On this kernel, links of mode 'multi' to a process see its first "
+			    "thread only");
+		*ret = ATTACH_PERF;
+	}
 	log_verbose("Attach mode: %s", attach_mode_name(*ret));
 	return 0;
 }

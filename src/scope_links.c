@@ -108,8 +108,10 @@ static int reach_one(struct scope_links *links, pid_t pid)
 {
 	int err = links->count < SCOPE_LINKS_MAX ? attach_add(links->context.attach, pid) : -E2BIG;
 
-	if (!err)
+	if (!err) {
 		links->pids[links->count++] = pid;
+		log_verbose("PID %d is reached", pid);
+	}
 	if (!err || err == -ESRCH)
 		return 0;
 	log_verbose("PID %d cannot be reached alone (%s): everybody is, from now on", pid,
@@ -203,6 +205,9 @@ static int reach_each(struct scope_links *links, double ratio)
 	attach_settle(links->context.attach);
 	links->count = count;
 	links->each = true;
+	log_verbose("Allocations so far: %.0f in the scope, %.0f in other processes",
+		    ldexp(links->counts.inside, -WEIGHT_OBJECTS_SHIFT),
+		    ldexp(links->counts.outside, -WEIGHT_OBJECTS_SHIFT));
 	list = processes_list(links->context.processes, &list_count);
 	links->last_serial = list_count ? list[list_count - 1].serial : 0;
 	log_info("Other processes make %.1f times as many calls as the scope: from now on they are "

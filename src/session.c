@@ -264,13 +264,12 @@ static int handle_arrivals(struct session *session, const struct epoll_event *ev
  */
 static int handle_events(struct session *session)
 {
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	__u32 types = 0;
 	int err = kernel_consume_events(session->kernel, &types);
 
 	if (!err && types & 1u << EVENT_IMAGE_SEEN)
 		err = sights_update(session->sights);
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-
 	if (types & 1u << EVENT_PROCESS && !session->processes_due_ns)
 		/* Where links do not reach it by themselves, every millisecond counts. */
 		session->processes_due_ns =

@@ -477,6 +477,39 @@ static void run_threads(size_t count)
 		pthread_join(threads[i], NULL);
 }
 
+/*
+ * One child per line of stdin. Each allocates at once, and again when there is a file "again.PID".
+ */
+static void run_steps(size_t count)
+{
+	pid_t pids[64];
+
+	hold();
+	for (size_t i = 0; i < count && i < 64; i++) {
+		truth_wait_line();
+		work(i + 1);
+		pids[i] = fork();
+		require(pids[i] >= 0);
+		if (pids[i] == 0) {
+			const struct timespec pause = {.tv_nsec = 10000000};
+			char path[32];
+
+			inherit(1);
+			snprintf(path, sizeof(path), "again.%d", getpid());
+			while (access(path, F_OK))
+				nanosleep(&pause, NULL);
+			for (size_t n = 0; n < SHARED; n++)
+				shared[n] = shared_block(700 + n);
+			block_free(&shared[0]);
+			end("step");
+		}
+		printf("child %d\n", pids[i]);
+		fflush(stdout);
+	}
+	for (size_t i = 0; i < count && i < 64; i++)
+		reap(pids[i]);
+}
+
 /* Runs until SIGTERM comes, as a container's first process. */
 static void run_pause(size_t number)
 {
@@ -510,6 +543,7 @@ static const struct {
 	{"reuse", run_reuse, 10},
 	{"leader", run_leader, 1},
 	{"threads", run_threads, 10},
+	{"steps", run_steps, 2},
 	{"pause", run_pause, 1},
 };
 
