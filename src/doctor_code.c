@@ -52,7 +52,7 @@ static struct file_code look_at(struct image *image, struct debuginfo *debuginfo
 
 	if (symtab_load(image, &symtab))
 		symtab = NULL;
-	coverage_measure(image, symtab, &code.coverage);
+	coverage_of_code(image, symtab, &code.coverage);
 	symbol_source_find(image, debuginfo, root_fd, &code.source);
 	return code;
 }

@@ -170,6 +170,8 @@ static bool check_programs(const struct doctor *doctor)
 	const struct kernel_options options = {
 		.sample_bytes = 512u << 10,
 		.max_live = 1024,
+		.max_stacks = 1024,
+		.max_processes = 64,
 		.mode = doctor->mode,
 	};
 	struct kernel *kernel CLEANUP(kernel) = NULL;

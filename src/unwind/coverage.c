@@ -34,7 +34,7 @@ static struct coverage sum_up(const struct spans *spans)
 	return sum;
 }
 
-int coverage_measure(struct image *image, const struct symtab *symtab, struct coverage *ret)
+int coverage_of_code(struct image *image, const struct symtab *symtab, struct coverage *ret)
 {
 	struct cfi *cfi CLEANUP(cfi) = NULL;
 	struct spans spans = {};

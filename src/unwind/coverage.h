@@ -16,6 +16,6 @@ struct coverage {
 };
 
 /* symtab: as unwind_rows_build() takes it. Errors: -ENOENT without code, -ENOEXEC, -ENOMEM. */
-int coverage_measure(struct image *image, const struct symtab *symtab, struct coverage *ret);
+int coverage_of_code(struct image *image, const struct symtab *symtab, struct coverage *ret);
 
 #endif

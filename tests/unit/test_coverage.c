@@ -49,7 +49,7 @@ static struct coverage measure(const char *name)
 
 	if (symtab_load(image, &symtab))
 		symtab = NULL;
-	assert_int_equal(coverage_measure(image, symtab, &coverage), 0);
+	assert_int_equal(coverage_of_code(image, symtab, &coverage), 0);
 	return coverage;
 }
 
@@ -79,7 +79,7 @@ static void test_library(void **state)
 	struct image *image CLEANUP(image) = fixture_open("/usr/lib/x86_64-linux-gnu/libc.so.6");
 	struct coverage coverage;
 
-	assert_int_equal(coverage_measure(image, NULL, &coverage), 0);
+	assert_int_equal(coverage_of_code(image, NULL, &coverage), 0);
 	assert_true(coverage.described > coverage.code * 98 / 100);
 	assert_true(coverage.described <= coverage.code);
 }
@@ -121,7 +121,7 @@ static void check_damaged(int fd)
 
 	if (image_open(fd, "damaged", &image))
 		return;
-	if (!coverage_measure(image, NULL, &coverage))
+	if (!coverage_of_code(image, NULL, &coverage))
 		assert_true(coverage.described + coverage.decoded <= coverage.code);
 	assert_int_equal(debuginfo_new(NULL, 0, &debuginfo), 0);
 	symbol_source_find(image, debuginfo, -1, &found);
@@ -147,7 +147,7 @@ static void test_no_memory(void **state)
 		struct coverage coverage;
 
 		failing_malloc_countdown = i;
-		err = coverage_measure(image, NULL, &coverage);
+		err = coverage_of_code(image, NULL, &coverage);
 		failing_malloc_countdown = 0;
 	}
 	assert_true(!err || err == -ENOENT || err == -ENOEXEC);
