@@ -198,6 +198,7 @@ static void judge(const struct slowdown_rates *rates, const struct slowdown *at_
 
 /* What the calls of a second are, and what traps cost in that second. */
 struct cost {
+	struct trap_timer *timer;
 	struct slowdown_count *count; /* goes on */
 	struct slowdown_rates rates;
 	struct trap_cost trap;
@@ -206,14 +207,16 @@ struct cost {
 static int count_calls(const struct doctor *doctor, const struct process_points *process,
 		       struct cost *cost)
 {
-	int err;
+	int err = trap_timer_open(doctor->mode, &cost->timer);
 
-	err = slowdown_begin(doctor->mode, process->pid, SAMPLE_BYTES, process->images,
-			     process->points, &cost->count);
+	if (!err)
+		err = slowdown_begin(cost->timer, doctor->mode, SAMPLE_BYTES, process,
+				     &cost->count);
 	if (err)
 		return err;
-	slowdown_wait(cost->count, COUNT_MS);
-	return slowdown_read(cost->count, &cost->rates, &cost->trap);
+	trap_timer_wait(cost->timer, COUNT_MS);
+	cost->trap = trap_timer_cost(cost->timer);
+	return slowdown_read(cost->count, &cost->rates);
 }
 
 static void describe_cost(const struct doctor *doctor, const struct cost *cost)
@@ -277,6 +280,7 @@ bool doctor_process(const struct doctor *doctor, pid_t pid)
 	if (!err) {
 		possible = report(doctor, points, &cost) && possible;
 		slowdown_end(cost.count);
+		trap_timer_close(cost.timer);
 		return possible;
 	}
 	if (err == -ESRCH)

@@ -14,16 +14,12 @@
  */
 #define WALK_TRAPS 2.1
 
-/* Between two rounds of timed traps. */
-#define ROUND_MS 50
-
 /* The least that is taken for a process's own time, as a share of all that was measured. */
 #define LEAST_OWN_SHARE 0.02
 
 struct slowdown_count {
 	const struct probe_points *points;
 	struct counter *counter;
-	struct trap_timer *timer;
 	uint64_t sample_bytes;
 	clockid_t clock; /* the process's CPU time */
 	uint64_t start_ns;
@@ -70,32 +66,28 @@ void slowdown_end(struct slowdown_count *count)
 	if (!count)
 		return;
 	counter_close(count->counter);
-	trap_timer_close(count->timer);
 	free(count);
 }
 
-int slowdown_begin(enum attach_mode mode, pid_t pid, uint64_t sample_bytes,
-		   struct image *const *images, const struct probe_points *points,
-		   struct slowdown_count **ret)
+int slowdown_begin(const struct trap_timer *timer, enum attach_mode mode, uint64_t sample_bytes,
+		   const struct process_points *process, struct slowdown_count **ret)
 {
 	struct slowdown_count *count CLEANUP(slowdown_count) = calloc(1, sizeof(*count));
+	const struct probe_points *points = process->points;
 	int err;
 
 	if (!count)
 		return -ENOMEM;
 	count->points = points;
 	count->sample_bytes = sample_bytes;
-	if (clock_getcpuclockid(pid, &count->clock))
+	if (clock_getcpuclockid(process->pid, &count->clock))
 		return -ESRCH;
-	err = trap_timer_open(mode, &count->timer);
-	if (err)
-		return err;
-	trap_timer_round(count->timer);
-	if (trap_timer_cost(count->timer).first_thread_only)
+	if (trap_timer_cost(timer).first_thread_only)
 		mode = ATTACH_PERF;
-	err = counter_open(mode, pid, sample_bytes, &count->counter);
+	err = counter_open(mode, process->pid, sample_bytes, &count->counter);
 	for (size_t i = 0; i < points->module_count && !err; i++)
-		err = counter_add(count->counter, image_fd(images[i]), &points->modules[i]);
+		err = counter_add(count->counter, image_fd(process->images[i]),
+				  &points->modules[i]);
 	if (!err)
 		err = cpu_time_ns(count->clock, &count->start_cpu_ns);
 	if (err)
@@ -104,22 +96,6 @@ int slowdown_begin(enum attach_mode mode, pid_t pid, uint64_t sample_bytes,
 	count->start_ns = clock_ns(CLOCK_MONOTONIC);
 	*ret = take_ptr(count);
 	return 0;
-}
-
-void slowdown_round(struct slowdown_count *count)
-{
-	trap_timer_round(count->timer);
-}
-
-void slowdown_wait(struct slowdown_count *count, unsigned int ms)
-{
-	uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + ms * 1000000ull;
-	struct timespec pause = {.tv_nsec = ROUND_MS * 1000000};
-
-	while (clock_ns(CLOCK_MONOTONIC) < end_ns) {
-		nanosleep(&pause, NULL);
-		slowdown_round(count);
-	}
 }
 
 static void add_point(struct slowdown_rates *rates, const struct probe_point *point,
@@ -150,8 +126,7 @@ int slowdown_read_point(struct slowdown_count *count, size_t module, size_t poin
 	return counter_read(count->counter, index, ret);
 }
 
-int slowdown_read(struct slowdown_count *count, struct slowdown_rates *ret_rates,
-		  struct trap_cost *ret_cost)
+int slowdown_read(struct slowdown_count *count, struct slowdown_rates *ret)
 {
 	struct slowdown_rates rates = {};
 	uint64_t cpu_ns;
@@ -174,7 +149,6 @@ int slowdown_read(struct slowdown_count *count, struct slowdown_rates *ret_rates
 			add_point(&rates, &points->entries[n], &value, count->sample_bytes);
 		}
 	}
-	*ret_rates = rates;
-	*ret_cost = trap_timer_cost(count->timer);
+	*ret = rates;
 	return 0;
 }

@@ -11,7 +11,7 @@
 
 #include "heaptap/counter.h"
 #include "probe/attach.h"
-#include "probe/points.h"
+#include "process_points.h"
 #include "trap_cost.h"
 
 /* What was counted, all threads together. */
@@ -47,23 +47,17 @@ struct slowdown slowdown_estimate(const struct slowdown_rates *rates, const stru
 struct slowdown_count;
 
 /*
- * Begins to count at all points of a process, beside what is attached there already; images[i] is
- * the file of points->modules[i]. They and the points must stay until the end. sample_bytes: of the
- * recording. Errors: as counter_open() and counter_add(), -ESRCH if the process is gone.
+ * Begins to count at all points of a process, beside what is attached there already. sample_bytes:
+ * of the recording. The timer, which is timed meanwhile by trap_timer_wait(), and the points must
+ * stay until the end. Errors: as counter_open() and counter_add(), -ESRCH if the process is gone.
  */
-int slowdown_begin(enum attach_mode mode, pid_t pid, uint64_t sample_bytes,
-		   struct image *const *images, const struct probe_points *points,
-		   struct slowdown_count **ret);
-/* Times some traps, in a millisecond or two: to be called now and then while counting goes on. */
-void slowdown_round(struct slowdown_count *count);
-/* Sleeps and calls slowdown_round(). */
-void slowdown_wait(struct slowdown_count *count, unsigned int ms);
+int slowdown_begin(const struct trap_timer *timer, enum attach_mode mode, uint64_t sample_bytes,
+		   const struct process_points *process, struct slowdown_count **ret);
 /*
- * Reads what was counted since the beginning, and the cost of a trap in that time; counting goes
- * on. Errors: -ESRCH if the process is gone.
+ * Reads what was counted since the beginning; counting goes on. Errors: -ESRCH if the process is
+ * gone.
  */
-int slowdown_read(struct slowdown_count *count, struct slowdown_rates *ret_rates,
-		  struct trap_cost *ret_cost);
+int slowdown_read(struct slowdown_count *count, struct slowdown_rates *ret);
 /* Of one point, in all. */
 int slowdown_read_point(struct slowdown_count *count, size_t module, size_t point,
 			struct counter_value *ret);

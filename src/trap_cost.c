@@ -20,6 +20,9 @@
 
 #define ROUND_SIZE 100
 
+/* Between two rounds of trap_timer_wait(). */
+#define ROUND_MS 50
+
 #define TOUCHED_BYTES (16u << 10)
 #define CACHE_LINE    64
 
@@ -111,6 +114,17 @@ void trap_timer_round(struct trap_timer *timer)
 	timer->emulated[timer->rounds] = with - without;
 	timer->at_return[timer->rounds] = returning > with ? returning - with : 0;
 	timer->stepped[timer->rounds++] = stepped - without;
+}
+
+void trap_timer_wait(struct trap_timer *timer, unsigned int ms)
+{
+	uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + ms * 1000000ull;
+	struct timespec pause = {.tv_nsec = ROUND_MS * 1000000};
+
+	while (clock_ns(CLOCK_MONOTONIC) < end_ns) {
+		nanosleep(&pause, NULL);
+		trap_timer_round(timer);
+	}
 }
 
 struct trap_cost trap_timer_cost(const struct trap_timer *timer)
@@ -217,6 +231,7 @@ int trap_timer_open(enum attach_mode mode, struct trap_timer **ret)
 		return err;
 	if (!works)
 		return -EOPNOTSUPP;
+	trap_timer_round(timer);
 	*ret = take_ptr(timer);
 	return 0;
 }
@@ -229,7 +244,7 @@ int trap_cost_measure(enum attach_mode mode, struct trap_cost *ret)
 	err = trap_timer_open(mode, &timer);
 	if (err)
 		return err;
-	for (size_t i = 0; i < TRAP_TIMER_ROUNDS; i++)
+	for (size_t i = 1; i < TRAP_TIMER_ROUNDS; i++)
 		trap_timer_round(timer);
 	*ret = trap_timer_cost(timer);
 	return 0;

@@ -25,7 +25,7 @@ struct trap_cost {
  */
 struct trap_timer;
 
-/* Probes heaptap. Errors: as counter_open() and counter_add(). */
+/* Probes heaptap and times a first round. Errors: as counter_open() and counter_add(). */
 int trap_timer_open(enum attach_mode mode, struct trap_timer **ret);
 void trap_timer_close(struct trap_timer *timer);
 DEFINE_CLEANUP(trap_timer, struct trap_timer *, trap_timer_close)
@@ -33,7 +33,9 @@ DEFINE_CLEANUP(trap_timer, struct trap_timer *, trap_timer_close)
 /* Takes some milliseconds. At most TRAP_TIMER_ROUNDS count. */
 #define TRAP_TIMER_ROUNDS 32
 void trap_timer_round(struct trap_timer *timer);
-/* The medians of the rounds so far; there must be one. */
+/* Sleeps, with a round now and then. */
+void trap_timer_wait(struct trap_timer *timer, unsigned int ms);
+/* The medians of the rounds so far. */
 struct trap_cost trap_timer_cost(const struct trap_timer *timer);
 
 /* All of it at once, in some 200 ms. */
