@@ -180,7 +180,7 @@ static void judge(const struct slowdown_rates *rates, const struct slowdown *at_
 			   "fine at the default rate; with --sample-bytes 1 expect "
 			   "%.0f %%",
 			   exact->slowdown * 100);
-	else if (at_default->counting_ns < at_default->overhead_ns / 2)
+	else if (slowdown_is_sampling(at_default))
 		doctor_say("verdict",
 			   "expect %.0f %% at the default rate, most of it for samples: "
 			   "raise --sample-bytes",

@@ -2,6 +2,7 @@
 #include "slowdown.h"
 
 #include <errno.h>
+#include <math.h>
 #include <time.h>
 
 #include "counter.h"
@@ -17,6 +18,16 @@
 /* The least that is taken for a process's own time, as a share of all that was measured. */
 #define LEAST_OWN_SHARE 0.02
 
+/* Of a CPU: what takes less than that does not matter, whatever share of the process it is. */
+#define LEAST_CPU_SHARE 0.01
+
+/*
+ * Of few samples one, of a small block that stands for very many, may make up the whole estimate.
+ * Few blocks are smaller than this.
+ */
+#define LEAST_PICKED	  10
+#define SMALL_BLOCK_BYTES 16.0
+
 struct slowdown_count {
 	const struct probe_points *points;
 	struct counter *counter;
@@ -26,13 +37,14 @@ struct slowdown_count {
 	uint64_t start_cpu_ns;
 };
 
-struct slowdown slowdown_estimate(const struct slowdown_rates *rates, const struct trap_cost *cost,
-				  enum attach_mode mode, bool exact)
+/* recorded: the CPU time is that of a process that is being recorded, not only counted. */
+static struct slowdown estimate(const struct slowdown_rates *rates, double returns, double samples,
+				const struct trap_cost *cost, bool recorded)
 {
 	double counting_ns = rates->emulated * cost->emulated + rates->stepped * cost->stepped;
-	double own_ns = rates->cpu_ns - counting_ns;
-	double samples = exact ? (double)rates->allocations : rates->samples;
-	double returns = mode == ATTACH_SESSION ? samples : (double)rates->returning;
+	double overhead_ns =
+		counting_ns + returns * cost->at_return + samples * WALK_TRAPS * cost->emulated;
+	double own_ns = rates->cpu_ns - (recorded ? overhead_ns : counting_ns);
 	double seconds = rates->duration_ns / 1e9;
 	struct slowdown slowdown = {};
 
@@ -41,13 +53,63 @@ struct slowdown slowdown_estimate(const struct slowdown_rates *rates, const stru
 	if (own_ns < rates->cpu_ns * LEAST_OWN_SHARE)
 		own_ns = rates->cpu_ns * LEAST_OWN_SHARE;
 	slowdown.counting_ns = counting_ns;
-	slowdown.overhead_ns =
-		counting_ns + returns * cost->at_return + samples * WALK_TRAPS * cost->emulated;
+	slowdown.overhead_ns = overhead_ns;
 	slowdown.traps_per_s = (rates->emulated + rates->stepped + returns) / seconds;
 	slowdown.cpu_share = slowdown.overhead_ns / rates->duration_ns;
 	if (own_ns > 0)
 		slowdown.slowdown = slowdown.overhead_ns / own_ns;
 	return slowdown;
+}
+
+struct slowdown slowdown_estimate(const struct slowdown_rates *rates, const struct trap_cost *cost,
+				  enum attach_mode mode, bool exact)
+{
+	double samples = exact ? (double)rates->allocations : rates->samples;
+	double returns = mode == ATTACH_SESSION ? samples : (double)rates->returning;
+
+	return estimate(rates, returns, samples, cost, false);
+}
+
+static struct slowdown of_calls(const struct slowdown_samples *samples, double allocations,
+				const struct trap_cost *cost, enum attach_mode mode)
+{
+	struct slowdown_rates rates = {
+		.duration_ns = samples->duration_ns,
+		.cpu_ns = samples->cpu_ns,
+		.emulated = 2 * allocations * (1 - samples->stepped_share),
+		.stepped = 2 * allocations * samples->stepped_share,
+	};
+
+	return estimate(&rates, mode == ATTACH_SESSION ? samples->picked : allocations,
+			samples->picked, cost, true);
+}
+
+bool slowdown_from_samples(const struct slowdown_samples *samples, const struct trap_cost *cost,
+			   enum attach_mode mode, struct slowdown *ret, struct slowdown *ret_least)
+{
+	double heaviest = samples->sample_bytes / SMALL_BLOCK_BYTES;
+	double least;
+
+	if (samples->picked < LEAST_PICKED || !samples->duration_ns)
+		return false;
+	/* The variance of a sum of weights is at most the sum times the largest of them. */
+	least = samples->allocations - 2 * sqrt(samples->allocations * heaviest);
+	/* Each sample is a call that was seen. */
+	if (least < samples->picked)
+		least = samples->picked;
+	*ret = of_calls(samples, samples->allocations, cost, mode);
+	*ret_least = of_calls(samples, least, cost, mode);
+	return true;
+}
+
+bool slowdown_exceeds(const struct slowdown *slowdown, double limit)
+{
+	return slowdown->cpu_share > LEAST_CPU_SHARE && slowdown->slowdown > limit;
+}
+
+bool slowdown_is_sampling(const struct slowdown *slowdown)
+{
+	return slowdown->counting_ns < slowdown->overhead_ns / 2;
 }
 
 static int cpu_time_ns(clockid_t clock, uint64_t *ret)

@@ -43,6 +43,29 @@ struct slowdown {
 struct slowdown slowdown_estimate(const struct slowdown_rates *rates, const struct trap_cost *cost,
 				  enum attach_mode mode, bool exact);
 
+/* What a recording's own samples tell of its processes, all together, over some time. */
+struct slowdown_samples {
+	uint64_t duration_ns;
+	uint64_t cpu_ns;      /* that the processes took, what the recording costs them included */
+	double allocations;   /* that the samples stand for */
+	double picked;	      /* samples */
+	double stepped_share; /* of the probe points, those that the kernel single-steps */
+	uint64_t sample_bytes;
+};
+
+/*
+ * Pure. The same from a recording; frees are taken to be as many as allocations. *ret_least is
+ * what it is at least, with all but a few percent certainty: a verdict should rest on that. Returns
+ * false if there are too few samples to tell anything.
+ */
+bool slowdown_from_samples(const struct slowdown_samples *samples, const struct trap_cost *cost,
+			   enum attach_mode mode, struct slowdown *ret, struct slowdown *ret_least);
+
+/* Pure. Whether it is worth a word: it takes some time, and more than that share of the process. */
+bool slowdown_exceeds(const struct slowdown *slowdown, double limit);
+/* Pure. Whether samples take most of it, so that fewer of them help. */
+bool slowdown_is_sampling(const struct slowdown *slowdown);
+
 /* Counting goes on from slowdown_begin() to slowdown_end(). */
 struct slowdown_count;
 
