@@ -21,6 +21,7 @@
 #include "process.bpf.h"
 #include "registers.bpf.h"
 #include "stack.bpf.h"
+#include "thread.bpf.h"
 #include "throw.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -120,6 +121,16 @@ static __always_inline bool is_nested(__u32 serial, __u32 image, __u64 sp, __u64
  * once for every way through the hot path.
  */
 
+/* The live record of a sample of the current thread. Arguments as of stack_capture(). */
+static __always_inline void record_make(struct live_record *record, __u64 pc, __u64 sp, __u64 bp,
+					__u32 serial, const struct weight *weight)
+{
+	record->weight = *weight;
+	if (settings.label_threads)
+		record->weight.thread = thread_number(weight->bytes);
+	record->stack_id = stack_capture(pc, sp, bp, serial, weight->bytes);
+}
+
 /*
  * An allocation whose return must not be probed is counted at its entry; its block is not known, so
  * in use it cannot count. bp: the caller's, as all registers there.
@@ -127,13 +138,13 @@ static __always_inline bool is_nested(__u32 serial, __u32 image, __u64 sp, __u64
 static __always_inline void alloc_unreturned(__u32 serial, __u64 sp, __u64 bp,
 					     const struct weight *weight)
 {
-	struct live_record record = {.weight = *weight};
+	struct live_record record;
 	__u64 pc;
 
 	if (bpf_probe_read_user(&pc, sizeof(pc), (void *)sp))
 		return;
-	record.stack_id = stack_capture(pc, sp + 8, bp, serial, weight->bytes);
-	site_alloc(serial, record.stack_id, weight);
+	record_make(&record, pc, sp + 8, bp, serial, weight);
+	site_alloc(serial, &record);
 	loss_add(LOSS_LIVE_UNKNOWN, weight->bytes);
 	site_freed(serial, &record);
 }
@@ -203,10 +214,10 @@ static __always_inline int alloc_entered(struct pt_regs *ctx)
 static __always_inline void alloc_record(__u64 pc, __u64 sp, __u64 bp, __u32 serial, __u64 address,
 					 const struct weight *weight)
 {
-	struct live_record record = {.weight = *weight}, old;
+	struct live_record record, old;
 	long err;
 
-	record.stack_id = stack_capture(pc, sp, bp, serial, weight->bytes);
+	record_make(&record, pc, sp, bp, serial, weight);
 	err = live_insert(serial, address, &record);
 	if (err == -17 /* EEXIST */ && live_take(serial, address, &old)) {
 		live_forget(address);
@@ -214,7 +225,7 @@ static __always_inline void alloc_record(__u64 pc, __u64 sp, __u64 bp, __u32 ser
 		site_freed(serial, &old);
 		err = live_insert(serial, address, &record);
 	}
-	site_alloc(serial, record.stack_id, weight);
+	site_alloc(serial, &record);
 	/* Its free will not be known: in use it must not count at all. */
 	if (err) {
 		loss_add(LOSS_LIVE_FULL, weight->bytes);

@@ -13,6 +13,7 @@
 #include "heaptap/site.h"
 #include "heaptap/stack.h"
 #include "heaptap/process.h"
+#include "heaptap/thread.h"
 #include "heaptap/throw.h"
 #include "heaptap/weight.h"
 
@@ -35,6 +36,8 @@ volatile __u32 child_count = 0;
 volatile __u32 generation = 0;
 /* What keys there are in nested_calls: NESTED_*. */
 volatile __u32 nested_kinds = 0;
+/* Numbers given to names of threads. */
+volatile __u32 thread_count = 0;
 
 /* identify_image() looks at the mappings in this range of this process, the loader itself. */
 volatile __u64 identify_start = 0;
@@ -160,6 +163,14 @@ struct {
 	__type(key, __u64);
 	__type(value, __u8);
 } nested_calls SEC(".maps");
+
+/* The loader sets max_entries: THREAD_NAMES_MAX, 360 KB, if threads are labelled. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct thread_name);
+	__type(value, __u32);
+} thread_names SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

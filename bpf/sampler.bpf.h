@@ -67,6 +67,7 @@ static inline void sampler_weight(const volatile struct sampling_tables *tables,
 	__u64 scaled, fraction, g, low, high;
 	__u32 step;
 
+	weight->thread = 0;
 	if (mean <= 1 || bytes >= mean * WEIGHT_MAX_X) {
 		weight->bytes = size << WEIGHT_BYTES_SHIFT;
 		weight->objects = 1ull << WEIGHT_OBJECTS_SHIFT;

@@ -10,7 +10,7 @@
 
 #include "maps.bpf.h"
 
-static __always_inline void weight_add(struct weight *to, const struct weight *weight)
+static __always_inline void weight_add(struct weight_sum *to, const struct weight *weight)
 {
 	__sync_fetch_and_add(&to->bytes, weight->bytes);
 	__sync_fetch_and_add(&to->objects, weight->objects);
@@ -21,9 +21,15 @@ static __always_inline void weight_add(struct weight *to, const struct weight *w
 /* Not on the stack, which is small. */
 static const struct site_counters no_counters = {};
 
-static __always_inline struct site_counters *site_get(__u32 serial, __u64 stack_id)
+static __always_inline struct site_counters *site_get(__u32 serial,
+						      const struct live_record *record)
 {
-	struct site_key key = {.epoch = epochs.current, .serial = serial, .stack_id = stack_id};
+	struct site_key key = {
+		.epoch = epochs.current,
+		.thread = record->weight.thread,
+		.serial = serial,
+		.stack_id = record->stack_id,
+	};
 	struct site_counters *counters = bpf_map_lookup_elem(&sites, &key);
 
 	if (counters)
@@ -81,21 +87,21 @@ static __always_inline void epoch_check(void)
 		__sync_lock_test_and_set(&epochs.closing, 0);
 }
 
-static __always_inline void site_alloc(__u32 serial, __u64 stack_id, const struct weight *weight)
+static __always_inline void site_alloc(__u32 serial, const struct live_record *record)
 {
-	struct site_counters *counters = site_get(serial, stack_id);
+	struct site_counters *counters = site_get(serial, record);
 
 	if (counters)
-		weight_add(&counters->alloc, weight);
+		weight_add(&counters->alloc, &record->weight);
 	else
-		loss_add(LOSS_SITE_FULL, weight->bytes);
-	__sync_fetch_and_add(&epochs.totals.alloc_bytes, weight->bytes);
+		loss_add(LOSS_SITE_FULL, record->weight.bytes);
+	__sync_fetch_and_add(&epochs.totals.alloc_bytes, record->weight.bytes);
 	epoch_check();
 }
 
 static __always_inline void site_freed(__u32 serial, const struct live_record *record)
 {
-	struct site_counters *counters = site_get(serial, record->stack_id);
+	struct site_counters *counters = site_get(serial, record);
 
 	if (counters)
 		weight_add(&counters->freed, &record->weight);

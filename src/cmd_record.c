@@ -46,6 +46,7 @@ enum {
 	OPT_FOLLOW,
 	OPT_NO_FOLLOW,
 	OPT_SPLIT,
+	OPT_LABEL_THREADS,
 	OPT_MAX_STACKS,
 	OPT_MAX_PROCESSES,
 	OPT_SIGNATURES_FROM,
@@ -83,6 +84,10 @@ static const struct argp_option record_options[] = {
 	{"output", 'o', "PREFIX", 0, "Write PREFIX.0001.pb.gz and on (default ./heaptap)", 2},
 	{"split", OPT_SPLIT, NULL, 0,
 	 "One series of files for each process: PREFIX.PID.0001.pb.gz and on", 2},
+	{"label-threads", OPT_LABEL_THREADS, NULL, 0,
+	 "Label samples with the name of the thread that allocated them (up to 4096 names; 26 MB "
+	 "more of kernel memory)",
+	 2},
 	{"keep-old", OPT_KEEP_OLD, NULL, 0,
 	 "Do not remove this prefix's older snapshots first (HEAP_PROFILE_CLEANUP=0)", 2},
 	{"quiet", 'q', NULL, 0, "Print errors and warnings only", 2},
@@ -289,6 +294,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_SPLIT:
 		options->split = true;
+		return 0;
+	case OPT_LABEL_THREADS:
+		options->label_threads = true;
 		return 0;
 	case OPT_MAX_STACKS:
 		return parse_count_option("--max-stacks", arg, MAX_STACKS_LIMIT,

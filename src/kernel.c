@@ -31,8 +31,12 @@ struct kernel {
 	struct ring_buffer *throw_ring;
 	__u32 event_types; /* taken and not handed on */
 	struct attach_programs programs;
+	struct threads *threads; /* or NULL */
 	int cpu_count;
 };
+
+/* Where every thread may have its own: 34 MB instead of 8. */
+#define MAX_SITES_OF_THREADS (1u << 18)
 
 static bool libbpf_verbose;
 
@@ -131,6 +135,8 @@ int kernel_open(const struct kernel_options *options, struct kernel **ret)
 	object = kernel->object = heaptap_bpf__open();
 	if (!object)
 		return -errno;
+	if (options->label_threads && threads_new(&kernel->threads))
+		return -ENOMEM;
 	sampling_tables_fill(tables, options->sample_bytes);
 	memcpy((void *)&object->rodata->sampling, tables, sizeof(*tables));
 	object->rodata->settings = (struct settings){
@@ -143,11 +149,16 @@ int kernel_open(const struct kernel_options *options, struct kernel **ret)
 		.follow = options->scope.follow,
 		.cgroup_subsys = options->scope.cgroup_subsys,
 		.cgroup_id = options->scope.cgroup_id,
+		.label_threads = options->label_threads,
 		.own_tgid = getpid(),
 		.max_live_each = options->max_live_each,
 	};
 	object->bss->epochs.current = 1;
 	bpf_map__set_max_entries(object->maps.live, options->max_live);
+	if (options->label_threads) {
+		bpf_map__set_max_entries(object->maps.thread_names, THREAD_NAMES_MAX);
+		bpf_map__set_max_entries(object->maps.sites, MAX_SITES_OF_THREADS);
+	}
 	bpf_map__set_max_entries(object->maps.chunks, options->max_stacks);
 	bpf_map__set_max_entries(object->maps.processes, options->max_processes);
 	/* Also of those that have left, until they are taken note of. */
@@ -183,6 +194,7 @@ void kernel_close(struct kernel *kernel)
 	ring_buffer__free(kernel->ring);
 	ring_buffer__free(kernel->throw_ring);
 	heaptap_bpf__destroy(kernel->object);
+	threads_free(kernel->threads);
 	free(kernel);
 }
 
@@ -529,6 +541,9 @@ int kernel_drain(struct kernel *kernel, __u32 epoch,
 	size_t count = 0;
 
 	err = kernel_maps_sites(map, epoch, &keys, &values, &count);
+	if (!err && kernel->threads)
+		err = kernel_maps_threads(bpf_map__fd(kernel->object->maps.thread_names),
+					  kernel->threads);
 	if (err)
 		return err;
 	for (size_t i = 0; i < count; i++) {
@@ -542,6 +557,11 @@ int kernel_drain(struct kernel *kernel, __u32 epoch,
 		return failed;
 	__atomic_store_n(&kernel->object->bss->epochs.drained, epoch, __ATOMIC_RELEASE);
 	return 0;
+}
+
+const struct threads *kernel_threads(const struct kernel *kernel)
+{
+	return kernel->threads;
 }
 
 int kernel_read_chunk(struct kernel *kernel, __u64 id, struct stack_chunk *ret)

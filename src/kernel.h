@@ -17,6 +17,7 @@
 #include "heaptap/site.h"
 #include "heaptap/stack.h"
 #include "probe/attach.h"
+#include "profile/threads.h"
 #include "unwind/upload.h"
 #include "util/cleanup.h"
 
@@ -41,6 +42,7 @@ struct kernel_options {
 	__u32 max_processes;
 	struct kernel_scope scope;
 	enum attach_mode mode;
+	bool label_threads;
 	bool verbose; /* let libbpf explain failures */
 };
 
@@ -135,6 +137,12 @@ int kernel_drain(struct kernel *kernel, __u32 epoch,
 		 int (*add)(void *arg, const struct site_key *key,
 			    const struct site_counters *counters),
 		 void *arg);
+
+/*
+ * The names of threads that the sites drained so far have; NULL unless threads are labelled. A
+ * drain adds to it.
+ */
+const struct threads *kernel_threads(const struct kernel *kernel);
 
 /* Errors: -ENOENT. */
 int kernel_read_chunk(struct kernel *kernel, __u64 id, struct stack_chunk *ret);

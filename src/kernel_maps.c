@@ -85,7 +85,7 @@ int kernel_maps_sites(int map, __u32 epoch, struct site_key **ret_keys,
 		values = dump.values;
 		/* Keep those of the epoch. */
 		for (size_t i = dump.count, end = dump.count + n; i < end; i++) {
-			if (keys[i].epoch != epoch)
+			if (keys[i].epoch != (__u16)epoch)
 				continue;
 			keys[dump.count] = keys[i];
 			values[dump.count++] = values[i];
@@ -117,6 +117,27 @@ int kernel_maps_processes(int map,
 	for (size_t i = 0; i < dump.count && !err; i++)
 		err = seen(arg, ((__u32 *)dump.keys)[i], &((struct process_info *)dump.values)[i]);
 	return err;
+}
+
+int kernel_maps_threads(int map, struct threads *threads)
+{
+	struct dump dump CLEANUP(dump) = {
+		.key_size = sizeof(struct thread_name),
+		.value_size = sizeof(__u32),
+	};
+	__u32 batch = 0, n;
+	int more = 1;
+
+	for (void *from = NULL; more > 0; from = &batch) {
+		dump.count = 0;
+		more = read_batch(map, &dump, from, &batch, &n);
+		if (more < 0)
+			return more;
+		for (size_t i = 0; i < n; i++)
+			threads_add(threads, ((__u32 *)dump.values)[i],
+				    &((struct thread_name *)dump.keys)[i]);
+	}
+	return 0;
 }
 
 /* As live_filter_slot() in bpf/live.bpf.h. */

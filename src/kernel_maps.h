@@ -8,6 +8,7 @@
 
 #include "heaptap/process.h"
 #include "heaptap/site.h"
+#include "profile/threads.h"
 
 /* All sites of an epoch; the caller frees both. Errors: -ENOMEM, those of the map. */
 int kernel_maps_sites(int map, __u32 epoch, struct site_key **ret_keys,
@@ -17,6 +18,9 @@ int kernel_maps_sites(int map, __u32 epoch, struct site_key **ret_keys,
 int kernel_maps_processes(int map,
 			  int (*seen)(void *arg, __u32 serial, const struct process_info *info),
 			  void *arg);
+
+/* Adds all names of threads that are there. Errors: -ENOMEM, those of the map. */
+int kernel_maps_threads(int map, struct threads *threads);
 
 /*
  * Deletes the live records of serials for which gone() says so, and takes them out of the filter.

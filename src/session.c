@@ -103,6 +103,7 @@ static int open_kernel(struct session *session, enum attach_mode mode)
 		.max_stacks = options->max_stacks,
 		.max_processes = options->max_processes,
 		.mode = mode,
+		.label_threads = options->label_threads,
 		.verbose = options->verbose,
 	};
 	int err;
@@ -120,6 +121,7 @@ static int write_snapshot(struct session *session, const struct epoch_record *re
 	struct snapshot_input input = {
 		.heap = session->heap,
 		.losses = losses,
+		.threads = kernel_threads(session->kernel),
 		.scope = session->scope,
 		.late_files = allocators_late(session->allocators).count,
 		.late_ns = allocators_late(session->allocators).longest_ns,

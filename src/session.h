@@ -19,6 +19,7 @@ struct session_options {
 	bool no_follow; /* also where that is the default */
 	bool reach_all; /* and that from their first instruction on, see scope_links.h */
 	bool split;	/* a series of files for each process */
+	bool label_threads;
 	const char *prefix;
 	uint64_t sample_bytes;
 	uint64_t alloc_interval; /* bytes; 0: off, and so below */

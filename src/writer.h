@@ -30,8 +30,8 @@ DEFINE_CLEANUP(writer, struct writer *, writer_free)
 
 /*
  * Queues a snapshot. The input's heap, texts, processes and losses are copied; its images and
- * symbolizer are the context's, and its runtimes must outlive the writer. Waits while too many
- * snapshots are queued. Returns 0 or -ENOMEM.
+ * symbolizer are the context's, and its runtimes and threads must outlive the writer. Waits while
+ * too many snapshots are queued. Returns 0 or -ENOMEM.
  */
 int writer_add(struct writer *writer, const struct snapshot_input *input);
 

@@ -28,6 +28,9 @@
 	X(PROCESS_FULL, "process_full",                                                            \
 	  "processes not counted: the process table was full (--max-processes)")                   \
 	X(SITE_FULL, "site_full", "changes not counted: the site table was full")                  \
+	X(THREAD_FULL, "thread_full",                                                              \
+	  "allocations labelled with the thread \"(other)\": there are more than 4096 names of "   \
+	  "threads")                                                                               \
 	X(LIVE_FULL, "live_full",                                                                  \
 	  "allocations counted in alloc_* but not in inuse_*: the live table, or the share of it " \
 	  "that one process may take, was full (--max-live)")                                      \

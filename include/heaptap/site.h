@@ -7,15 +7,16 @@
 #include "heaptap/weight.h"
 
 struct site_key {
-	__u32 epoch;
+	__u16 epoch;  /* its low bits: only EPOCH_RECORDS of them wait to be drained */
+	__u16 thread; /* the number of the allocating thread's name, see thread.h */
 	__u32 serial;
 	__u64 stack_id;
 };
 
 /* Sums of weights within one epoch. */
 struct site_counters {
-	struct weight alloc;
-	struct weight freed;
+	struct weight_sum alloc;
+	struct weight_sum freed;
 };
 
 struct live_key {

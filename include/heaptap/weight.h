@@ -16,6 +16,7 @@
 #define WEIGHT_OBJECTS_SHIFT  16
 #define WEIGHT_VARIANCE_SHIFT 24
 
+/* What one sample stands for. */
 struct weight {
 	__u64 bytes;
 	__u64 objects;
@@ -23,8 +24,18 @@ struct weight {
 	 * (s/p)^2 (1-p) in units of R^2: what this sample adds to the variance of the estimate of
 	 * bytes. It is (x/2 / sinh(x/2))^2, x = s/R, so at most 1.
 	 */
+	__u32 variance;
+	/* The number of its thread's name, see thread.h. No weight, but here is room for it. */
+	__u32 thread;
+};
+
+struct weight_sum {
+	__u64 bytes;
+	__u64 objects;
 	__u64 variance;
 };
+
+_Static_assert(sizeof(struct weight) == 24, "a live record has this much room");
 
 /* x = s/R runs over [0, 16) in steps of 1/64; past that exp(-x) no longer matters (1e-7). */
 #define WEIGHT_STEP_SHIFT 6

@@ -119,7 +119,7 @@ static int find_stack(struct heap *heap, uint64_t id, const struct heap_stack **
 	return 0;
 }
 
-static void sum_add(struct heap_sum *sum, const struct weight *weight)
+static void sum_add(struct heap_sum *sum, const struct weight_sum *weight)
 {
 	sum->bytes += weight->bytes;
 	sum->objects += weight->objects;
@@ -137,6 +137,7 @@ int heap_add(struct heap *heap, const struct site_key *key, const struct site_co
 		return -ENOMEM;
 	site->key.stack_id = key->stack_id;
 	site->key.serial = key->serial;
+	site->key.thread = key->thread;
 	HASH_FIND(hh, heap->sites, &site->key, sizeof(site->key), known);
 	if (!known) {
 		err = find_stack(heap, key->stack_id, &site->stack);

@@ -35,7 +35,7 @@ struct heap_site {
 	struct {
 		uint64_t stack_id;
 		uint32_t serial;
-		uint32_t pad;
+		uint32_t thread; /* the number of its name, see profile/threads.h */
 	} key;
 	const struct heap_stack *stack;
 	struct heap_sum alloc;
@@ -60,7 +60,8 @@ int heap_add(struct heap *heap, const struct site_key *key, const struct site_co
 /* The processes whose serials end() names have left: nothing of theirs is in use any more. */
 void heap_end(struct heap *heap, bool (*end)(void *arg, uint32_t serial), void *arg);
 /*
- * Adds sites up under other serials, to bound them: into() gives each serial's, or itself.
+ * Adds sites up under other serials, to bound them: into() gives each serial's, or itself. Threads
+ * of different names stay apart.
  * Returns 0 or -ENOMEM, then some are added up.
  */
 int heap_merge(struct heap *heap, uint32_t (*into)(void *arg, uint32_t serial), void *arg);

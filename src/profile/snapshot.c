@@ -412,7 +412,7 @@ static int add_site(struct builder *builder, const struct heap_site *site)
 {
 	const struct heap_stack *stack = site->stack;
 	uint32_t locations[STACK_MAX_FRAMES + 1];
-	struct profile_label labels[1 + PROCESS_LABELS];
+	struct profile_label labels[2 + PROCESS_LABELS];
 	size_t location_count = 0, label_count = 0;
 	int64_t values[4] = {
 		round_objects(site->alloc.objects),
@@ -441,6 +441,9 @@ static int add_site(struct builder *builder, const struct heap_site *site)
 			.unit = profile_string(builder->profile, "bytes"),
 		};
 	label_count += process_labels(builder, site->key.serial, labels + label_count);
+	if (builder->input->threads)
+		add_label(builder, labels, &label_count, "thread",
+			  threads_label(builder->input->threads, site->key.thread));
 	profile_add_sample(builder->profile, locations, location_count, values, labels,
 			   label_count);
 	return 0;

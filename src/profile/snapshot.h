@@ -6,6 +6,7 @@
 #include "heaptap/losses.h"
 #include "profile/heap.h"
 #include "profile/profile.h"
+#include "profile/threads.h"
 #include "symbolize/images.h"
 #include "symbolize/symbolizer.h"
 
@@ -27,6 +28,7 @@ struct snapshot_input {
 	struct symbolizer *symbolizer;
 	const struct snapshot_process *processes; /* by serial */
 	size_t process_count;
+	const struct threads *threads;	   /* or NULL; not copied */
 	pid_t only_pid;			   /* of this process alone, or 0 */
 	bool only_left;			   /* files of processes that have exited, no others */
 	const struct loss_counter *losses; /* LOSS_COUNT of them */
