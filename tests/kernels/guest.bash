@@ -109,12 +109,13 @@ programs_of() {
 # The kernel's own limit is a million.
 MAX_VERIFIED=50000
 
+# test_programs_load [OPTION...]
 test_programs_load() {
 	local name insns
 
 	spawn idle "$WORKLOADS/idle"
 	wait_for_line idle.out '^idle'
-	attach heaptap "$PID" -v
+	attach heaptap "$PID" -v "$@"
 	verified >programs
 	while read -r name insns; do
 		echo "# $MODE: $name $insns verified instructions"
@@ -197,6 +198,23 @@ test_exact_by_pid() {
 	wait_exit "$target"
 	wait_exit "$PID"
 	matches_truth "$workload.out" "$(last_snapshot p)"
+}
+
+# There is no python to tell whose the blocks are: all names are there, and the sums as without them.
+test_named() {
+	local name
+
+	record --sample-bytes 1 --label-threads -- "$WORKLOADS/named"
+	zcat p.0001.pb.gz >snapshot
+	tr '\000' '\n' <snapshot >lines
+	sed -nE 's/^site=([^ ]*) .*/\1/p' truth >names
+	[ -s names ]
+	while read -r name; do
+		grep -aqF "$name" lines
+	done <names
+	by_leaf p.0001.pb.gz inuse_objects | awk '/^named_/ { print $2 }' | sort -n >sums
+	awk -F'[ =]' '/^site=mover/ { print $8; next } /^site/ { sum += $8 } END { print sum }' truth |
+		sort -n | cmp - sums
 }
 
 # A child inherits the breakpoints in its parent's memory, but not the parent's session.
@@ -291,6 +309,9 @@ check_mode() {
 	use_mode "$1"
 	check "$1: every program loads" test_programs_load
 	[ "$FAILED" -eq 0 ] || return
+	check "$1: every program loads that labels threads" test_programs_load --label-threads
+	[ "$FAILED" -eq 0 ] || return
+	check "$1: names of threads" test_named
 	check "$1: nine snapshots" test_nine
 	check "$1: nine snapshots, sampled" test_nine_sampled
 	check "$1: every allocation function" test_exact calls
