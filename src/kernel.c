@@ -2,7 +2,6 @@
 #include "kernel.h"
 
 #include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/membarrier.h>
@@ -88,30 +87,6 @@ static void choose_programs(struct heaptap_bpf *object, enum attach_mode mode)
 static int program_fd(const struct bpf_program *program)
 {
 	return bpf_program__autoload(program) ? bpf_program__fd(program) : -1;
-}
-
-int kernel_cgroup_subsys(const char *controller)
-{
-	struct btf *btf = btf__load_vmlinux_btf();
-	const struct btf_type *type;
-	char name[64];
-	int id, subsys = -ENOENT;
-
-	if (!btf)
-		return -errno;
-	/* Its name in v1 is not the kernel's own. */
-	snprintf(name, sizeof(name), "%s_cgrp_id",
-		 !strcmp(controller, "blkio") ? "io" : controller);
-	id = btf__find_by_name_kind(btf, "cgroup_subsys_id", BTF_KIND_ENUM);
-	type = id < 0 ? NULL : btf__type_by_id(btf, id);
-	for (int i = 0; type && i < btf_vlen(type); i++) {
-		const struct btf_enum *value = btf_enum(type) + i;
-
-		if (!strcmp(btf__name_by_offset(btf, value->name_off), name))
-			subsys = value->val;
-	}
-	btf__free(btf);
-	return subsys;
 }
 
 int kernel_open(const struct kernel_options *options, struct kernel **ret)

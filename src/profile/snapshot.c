@@ -274,7 +274,7 @@ static size_t process_labels(struct builder *builder, uint32_t serial,
 		snprintf(number, sizeof(number), "%d", process->pid);
 		add_label(builder, labels, &count, "pid", number);
 	}
-	add_label(builder, labels, &count, "comm", process->comm);
+	add_label(builder, labels, &count, "comm", *process->comm ? process->comm : "(unnamed)");
 	if (process->inner_pid) {
 		snprintf(number, sizeof(number), "%d", process->inner_pid);
 		add_label(builder, labels, &count, "nspid", number);

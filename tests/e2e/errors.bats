@@ -86,7 +86,7 @@ runs() {
 	gcc -O1 -nostdlib -static -s bare.c -o bare
 	spawn bare ./bare
 	poll "$PATIENCE" runs "$PID" "$PWD/bare"
-	fails 'malloc' "$HEAPTAP" record -p "$PID" -o p
+	fails 'no allocator found' "$HEAPTAP" record -p "$PID" -o p
 }
 
 @test "an output that cannot be written" {
