@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What becomes of the sites of processes that have ended. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "profile/heap.h"
+#include "scope_links.h"
+
+static int no_chunk(void *arg, uint64_t id, struct stack_chunk *ret)
+{
+	return -2; /* ENOENT: the stack is lost */
+}
+
+static struct heap *filled(void)
+{
+	struct heap *heap;
+
+	assert_int_equal(heap_new(no_chunk, NULL, &heap), 0);
+	/* Serials 1 to 4, two stacks each. */
+	for (uint32_t serial = 1; serial <= 4; serial++) {
+		for (uint64_t stack = 10; stack <= 11; stack++) {
+			const struct site_key key = {
+				.epoch = 1, .serial = serial, .stack_id = stack};
+			struct site_counters counters = {};
+
+			counters.alloc.bytes = 100 * serial + stack;
+			counters.alloc.objects = 10;
+			counters.freed.bytes = stack;
+			counters.freed.objects = 1;
+			assert_int_equal(heap_add(heap, &key, &counters), 0);
+		}
+	}
+	return heap;
+}
+
+static const struct heap_site *site_of(const struct heap *heap, uint32_t serial, uint64_t stack)
+{
+	for (const struct heap_site *site = heap_sites(heap); site; site = site->hh.next)
+		if (site->key.serial == serial && site->key.stack_id == stack)
+			return site;
+	return NULL;
+}
+
+static bool is_two_or_three(void *arg, uint32_t serial)
+{
+	return serial == 2 || serial == 3;
+}
+
+static void test_end(void **state)
+{
+	struct heap *heap = filled();
+
+	heap_end(heap, is_two_or_three, NULL);
+	for (uint32_t serial = 1; serial <= 4; serial++) {
+		for (uint64_t stack = 10; stack <= 11; stack++) {
+			const struct heap_site *site = site_of(heap, serial, stack);
+
+			assert_non_null(site);
+			assert_true(site->alloc.bytes == 100 * serial + stack);
+			assert_true(site->freed.bytes ==
+				    (is_two_or_three(NULL, serial) ? site->alloc.bytes : stack));
+			assert_true(site->freed.objects ==
+				    (is_two_or_three(NULL, serial) ? 10 : 1));
+		}
+	}
+	heap_free(heap);
+}
+
+static uint32_t into_four_or_nine(void *arg, uint32_t serial)
+{
+	/* One that is there already, and a new one. */
+	return serial == 1 ? 4 : serial == 4 ? 4 : 9;
+}
+
+static void test_merge(void **state)
+{
+	struct heap *heap = filled();
+	size_t count = 0;
+
+	assert_int_equal(heap_merge(heap, into_four_or_nine, NULL), 0);
+	for (const struct heap_site *site = heap_sites(heap); site; site = site->hh.next)
+		count++;
+	assert_int_equal(count, 4);
+	for (uint64_t stack = 10; stack <= 11; stack++) {
+		assert_true(site_of(heap, 4, stack)->alloc.bytes == 500 + 2 * stack);
+		assert_true(site_of(heap, 4, stack)->freed.bytes == 2 * stack);
+		assert_true(site_of(heap, 9, stack)->alloc.bytes == 500 + 2 * stack);
+		assert_true(site_of(heap, 9, stack)->alloc.objects == 20);
+	}
+	/* Again: nothing changes. */
+	assert_int_equal(heap_merge(heap, into_four_or_nine, NULL), 0);
+	assert_true(site_of(heap, 9, 10)->alloc.objects == 20);
+	heap_free(heap);
+}
+
+#define CALLS(n) ((__u64)(n) << WEIGHT_OBJECTS_SHIFT)
+
+static void test_outnumbered(void **state)
+{
+	struct call_counts counts = {
+		.inside = CALLS(100000),
+		.outside = CALLS(100001),
+		.picked_inside = 50,
+		.picked_outside = 50,
+	};
+	const uint64_t second = 1000000000;
+
+	assert_true(scope_links_outnumbered(&counts, second));
+	/* Too few a second to matter. */
+	assert_false(scope_links_outnumbered(&counts, 11 * second));
+	/* Too few samples to tell. */
+	counts.picked_inside = counts.picked_outside = 15;
+	assert_false(scope_links_outnumbered(&counts, second));
+	counts.picked_outside = 50;
+	counts.inside = counts.outside;
+	assert_false(scope_links_outnumbered(&counts, second));
+	/* An idle scope. */
+	counts.inside = 0;
+	assert_true(scope_links_outnumbered(&counts, second));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_end),
+		cmocka_unit_test(test_merge),
+		cmocka_unit_test(test_outnumbered),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
