@@ -61,6 +61,32 @@ int process_parse_stat(const char *text, struct process *ret)
 	return 0;
 }
 
+int process_parse_cpu(const char *text, struct process_cpu *ret)
+{
+	const char *close = strrchr(text, ')');
+	uint64_t tick_ns = 1000000000 / sysconf(_SC_CLK_TCK);
+	unsigned long long user, system, children_user, children_system, start;
+
+	/* Fields 4 ppid, 14 to 17 times, 22 starttime. */
+	if (!close ||
+	    sscanf(close + 1,
+		   " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %llu %llu %*d "
+		   "%*d %*d %*d %llu",
+		   &ret->parent, &user, &system, &children_user, &children_system, &start) != 6)
+		return -EINVAL;
+	ret->used_ns = (user + system + children_user + children_system) * tick_ns;
+	ret->start_ns = start * tick_ns;
+	return 0;
+}
+
+int process_cpu(pid_t pid, struct process_cpu *ret)
+{
+	char *stat _cleanup_free_ = NULL;
+	int err = read_file(pid, "stat", &stat);
+
+	return err ? err : process_parse_cpu(stat, ret);
+}
+
 /* The number after "\nKEY:", which no comm can imitate: status escapes line ends. */
 static int status_number(const char *text, const char *key, int *ret)
 {

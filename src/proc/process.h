@@ -4,6 +4,7 @@
 #define HEAPTAP_PROC_PROCESS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct process {
@@ -24,6 +25,18 @@ int process_read(pid_t pid, struct process *ret);
 
 /* The part of it that /proc/PID/stat tells: comm, kernel_thread, zombie, start_ticks. */
 int process_parse_stat(const char *text, struct process *ret);
+
+/* In ns, to a clock tick. */
+struct process_cpu {
+	uint64_t used_ns;  /* all threads, and all children that it has waited for, and theirs */
+	uint64_t start_ns; /* CLOCK_BOOTTIME */
+	pid_t parent;
+};
+
+/* Errors: -ESRCH if there is no such process, -EINVAL. */
+int process_cpu(pid_t pid, struct process_cpu *ret);
+/* The same of the text of /proc/PID/stat. */
+int process_parse_cpu(const char *text, struct process_cpu *ret);
 
 /* The path of its program, without the mark of a deleted file. False, and "", if it is gone. */
 bool process_exe(pid_t pid, char *path, size_t size);

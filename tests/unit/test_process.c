@@ -135,6 +135,25 @@ static void test_stat(void **state)
 	assert_int_equal(process_parse_stat("7 (x) R 1 2", &process), -EINVAL);
 }
 
+static void test_cpu(void **state)
+{
+	uint64_t tick_ns = 1000000000 / sysconf(_SC_CLK_TCK);
+	struct process_cpu cpu;
+
+	assert_int_equal(process_parse_cpu("7 (a) b) S 5 7 7 0 -1 64 1 2 3 4 10 20 300 400 20 0 "
+					   "1 0 99 0",
+					   &cpu),
+			 0);
+	assert_int_equal(cpu.parent, 5);
+	assert_int_equal(cpu.used_ns, 730 * tick_ns);
+	assert_int_equal(cpu.start_ns, 99 * tick_ns);
+	assert_int_equal(process_parse_cpu("7 (x) R 1 2", &cpu), -EINVAL);
+	assert_int_equal(process_parse_cpu("", &cpu), -EINVAL);
+	assert_int_equal(process_cpu(getpid(), &cpu), 0);
+	assert_int_equal(cpu.parent, getppid());
+	assert_int_equal(process_cpu(4194305, &cpu), -ESRCH);
+}
+
 static void test_variable(void **state)
 {
 	char *const argv[] = {"sleep", "60", NULL};
@@ -168,7 +187,8 @@ int main(void)
 		cmocka_unit_test(test_self),	      cmocka_unit_test(test_zombie),
 		cmocka_unit_test(test_kernel_thread), cmocka_unit_test(test_thread),
 		cmocka_unit_test(test_seccomp),	      cmocka_unit_test(test_no_process),
-		cmocka_unit_test(test_stat),	      cmocka_unit_test(test_variable),
+		cmocka_unit_test(test_stat),	      cmocka_unit_test(test_cpu),
+		cmocka_unit_test(test_variable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
