@@ -30,6 +30,8 @@ struct allocators {
 	bool may_come;
 	struct allocators_late late;
 	size_t probed;
+	size_t points;	    /* of the kinds that are called most: malloc, new, free */
+	size_t stepped;	    /* of these, those that the kernel single-steps */
 	unsigned int slots; /* numbers given to probed images */
 	size_t searched;
 	char searched_names[256];
@@ -177,6 +179,18 @@ static void report_late(struct allocators *allocators, const struct module *modu
 		 image_path(module->image), points->count, after);
 }
 
+static void count_stepped(struct allocators *allocators, const struct module_points *points)
+{
+	for (size_t i = 0; i < points->count; i++) {
+		const struct probe_point *point = &points->entries[i];
+
+		if (point->spec.kind != PROBE_ALLOC && point->spec.kind != PROBE_FREE)
+			continue;
+		allocators->points++;
+		allocators->stepped += point->why_entry != NULL;
+	}
+}
+
 /* Places the probes of one file, if it has an allocator. */
 static int attach_module(struct allocators *allocators, struct new_files *files,
 			 const struct module *module, struct module_points *points)
@@ -207,6 +221,7 @@ static int attach_module(struct allocators *allocators, struct new_files *files,
 	if (err)
 		return log_error(err, "place probes in '%s'", path);
 	allocators->probed++;
+	count_stepped(allocators, points);
 	if (files->late)
 		report_late(allocators, module, points, files->since_ns);
 	return 0;
@@ -414,6 +429,11 @@ int allocators_add_late(struct allocators *allocators, pid_t pid, const struct m
 		return err;
 	images_locate(allocators->context.images, maps);
 	return files.missed ? -EAGAIN : (int)files.count;
+}
+
+double allocators_stepped_share(const struct allocators *allocators)
+{
+	return allocators->points ? (double)allocators->stepped / allocators->points : 0;
 }
 
 struct allocators_late allocators_late(const struct allocators *allocators)

@@ -63,6 +63,8 @@ int allocators_add_late(struct allocators *allocators, pid_t pid, const struct m
 
 /* Files with probes. */
 size_t allocators_count(const struct allocators *allocators);
+/* Of the points of the functions that are called most, the share that the kernel single-steps. */
+double allocators_stepped_share(const struct allocators *allocators);
 /* Whether a file so far names a dynamic linker, which may load an allocator later. */
 bool allocators_may_come(const struct allocators *allocators);
 

@@ -22,6 +22,7 @@
 #define MAX_STACKS_LIMIT       (1u << 24)
 #define DEFAULT_MAX_PROCESSES  4096
 #define MAX_PROCESSES_LIMIT    (1u << 22)
+#define MAX_SLOWDOWN_LIMIT     100000000
 /* A timer's seconds must fit a signed 64-bit count of nanoseconds. */
 #define MAX_SECONDS 9000000000ull
 
@@ -50,6 +51,7 @@ enum {
 	OPT_MAX_STACKS,
 	OPT_MAX_PROCESSES,
 	OPT_SIGNATURES_FROM,
+	OPT_MAX_SLOWDOWN,
 };
 
 static const struct argp_option record_options[] = {
@@ -71,6 +73,10 @@ static const struct argp_option record_options[] = {
 	{"no-follow", OPT_NO_FOLLOW, NULL, 0, NULL, 1},
 	{"max-processes", OPT_MAX_PROCESSES, "COUNT", 0,
 	 "Processes to count at a time (default 4096)", 1},
+	{"max-slowdown", OPT_MAX_SLOWDOWN, "PERCENT", 0,
+	 "Refuse, or end the session, if the target is slowed down by more than that, as is "
+	 "expected within a factor of two; without it there is a warning above 50",
+	 1},
 	{"force", OPT_FORCE, NULL, 0, "Attach even where a seccomp filter may kill the target", 1},
 	{"symbol-prefix", OPT_SYMBOL_PREFIX, "PREFIX", 0,
 	 "Also look for allocation functions with this prefix, such as acme_malloc; known are je_, "
@@ -304,6 +310,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_MAX_PROCESSES:
 		return parse_count_option("--max-processes", arg, MAX_PROCESSES_LIMIT,
 					  &options->max_processes);
+	case OPT_MAX_SLOWDOWN:
+		return parse_count_option("--max-slowdown", arg, MAX_SLOWDOWN_LIMIT,
+					  &options->max_slowdown);
 	case 'o':
 		options->prefix = arg;
 		return 0;

@@ -170,7 +170,7 @@ static int find_points(struct process_points *process, const struct process_poin
 		.root_fd = process->root_fd,
 		.download = true,
 	};
-	const struct points_options points = {};
+	const struct points_options points = {.plain_entries = options->plain_entries};
 	_cleanup_close_ int memory_fd = -1;
 	char path[64];
 	int err;

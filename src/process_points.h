@@ -29,6 +29,7 @@ struct process_points_options {
 	size_t signature_file_count;
 	const char *const *debug_dirs;
 	size_t debug_dir_count;
+	bool plain_entries;
 };
 
 struct process_points {

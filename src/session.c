@@ -15,20 +15,23 @@
 
 #include "allocators.h"
 #include "arrivals.h"
-#include "event_loop.h"
 #include "kernel.h"
+#include "loop.h"
 #include "preflight.h"
 #include "proc/process.h"
 #include "processes.h"
 #include "profile/snapshot.h"
 #include "scope_links.h"
 #include "sights.h"
+#include "slowdown_check.h"
+#include "slowdown_watch.h"
 #include "snapshots.h"
 #include "summary.h"
 #include "target.h"
 #include "throws.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/timer.h"
 #include "writer.h"
 
 /* How often processes are looked at that come and go. */
@@ -52,9 +55,11 @@ struct session {
 	struct heap *heap;
 	struct snapshots *snapshots;
 	struct writer *writer;
+	struct slowdown_watch *slowdown;
 	char scope[256];
 	int root_fd; /* of a running target, or -1 */
-	struct event_loop loop;
+	struct loop loop;
+	enum attach_mode mode;
 	uint64_t start_ns; /* CLOCK_MONOTONIC, as below */
 	uint64_t last_dump_ns;
 	uint64_t processes_due_ns; /* when they are to be looked at, or 0 */
@@ -184,9 +189,8 @@ static int drain_epochs(struct session *session)
 		if (record.reason == EPOCH_EXIT || record.reason == EPOCH_DETACH)
 			session->done = true;
 		if (session->options->interval_s && !session->done)
-			event_loop_set_timer(session->loop.interval_fd,
-					     session->options->interval_s,
-					     session->options->interval_s);
+			timer_set(session->loop.interval_fd, session->options->interval_s,
+				  session->options->interval_s);
 	}
 	return 0;
 }
@@ -227,14 +231,24 @@ static int handle_signals(struct session *session)
 	return err;
 }
 
+static int handle_slowdown(struct session *session)
+{
+	int too_slow = slowdown_watch_look(session->slowdown);
+	int err = too_slow ? end_session(session, EPOCH_DETACH) : 0;
+
+	return err ? err : too_slow;
+}
+
 static int handle(struct session *session, int fd)
 {
 	if (fd == session->loop.signal_fd)
 		return handle_signals(session);
 	if (fd == session->loop.interval_fd)
-		return event_loop_expired(fd) ? close_and_drain(session, EPOCH_TIME_INTERVAL) : 0;
+		return timer_expired(fd) ? close_and_drain(session, EPOCH_TIME_INTERVAL) : 0;
 	if (fd == session->loop.duration_fd)
-		return event_loop_expired(fd) ? end_session(session, EPOCH_DETACH) : 0;
+		return timer_expired(fd) ? end_session(session, EPOCH_DETACH) : 0;
+	if (session->slowdown && fd == slowdown_watch_fd(session->slowdown))
+		return handle_slowdown(session);
 	if (fd == target_fd(session->target))
 		/* The kernel side closed its epoch when the target exited; this is the safety net.
 		 */
@@ -329,17 +343,28 @@ static int run_loop(struct session *session)
 
 static void report_end(struct session *session)
 {
-	const char *last = snapshots_last(session->snapshots);
-
 	summary_losses(session->kernel, session->heap, session->options->sample_bytes);
 	summary_symbols(session->symbolizer);
 	summary_processes(session->kernel);
-	if (last)
-		log_info("%u snapshot%s written. To see the last: heaptap report %s\n"
-			 "or: go tool pprof -http=: %s",
-			 snapshots_count(session->snapshots),
-			 snapshots_count(session->snapshots) == 1 ? "" : "s", last, last);
+	snapshots_report(session->snapshots);
 	target_report_end(session->target);
+}
+
+static int open_slowdown(struct session *session)
+{
+	const struct slowdown_watch_context context = {
+		.kernel = session->kernel,
+		.processes = session->processes,
+		.allocators = session->allocators,
+		.target = session->target,
+		.options = session->options,
+		.mode = session->mode,
+	};
+	int err = slowdown_watch_new(&context, &session->slowdown);
+
+	if (!err)
+		err = loop_watch(&session->loop, slowdown_watch_fd(session->slowdown));
+	return err ? log_error(err, "watch the slowdown") : 0;
 }
 
 static int start_target(struct session *session)
@@ -357,6 +382,8 @@ static int start_target(struct session *session)
 	err = target_start(session->target);
 	if (!err)
 		err = processes_update(session->processes);
+	if (!err)
+		err = open_slowdown(session);
 	if (err)
 		return err;
 	/* Now that the program runs: it may be gone before the first event. */
@@ -367,10 +394,9 @@ static int start_target(struct session *session)
 	log_info("Starting tracking the heap");
 	sights_tell_runtimes(session->sights);
 	if (options->interval_s)
-		event_loop_set_timer(session->loop.interval_fd, options->interval_s,
-				     options->interval_s);
+		timer_set(session->loop.interval_fd, options->interval_s, options->interval_s);
 	if (options->duration_s)
-		event_loop_set_timer(session->loop.duration_fd, options->duration_s, 0);
+		timer_set(session->loop.duration_fd, options->duration_s, 0);
 	return 0;
 }
 
@@ -454,7 +480,7 @@ static void open_arrivals(struct session *session)
 
 	err = arrivals_new(session->allocators, session->kernel, &arrivals);
 	if (!err)
-		err = event_loop_watch(&session->loop, arrivals_fd(arrivals));
+		err = loop_watch(&session->loop, arrivals_fd(arrivals));
 	if (!err)
 		session->arrivals = take_ptr(arrivals);
 	else
@@ -479,16 +505,17 @@ static int open_session(struct session *session)
 	err = preflight_check(options->mode, &mode);
 	if (!err)
 		err = snapshots_open(options->prefix, &session->snapshots);
+	if (!err)
+		err = loop_open(&session->loop);
+	if (!err)
+		err = target_open(&options->target, &session->target);
+	if (!err)
+		err = slowdown_check(options, mode, session->target);
 	if (err)
 		return err;
-	err = event_loop_open(&session->loop);
-	if (err)
-		return log_error(err, "set up the event loop");
-	err = target_open(&options->target, &session->target);
-	if (err)
-		return err;
+	session->mode = mode;
 	if (target_fd(session->target) >= 0 && !options->follow &&
-	    event_loop_watch(&session->loop, target_fd(session->target)))
+	    loop_watch(&session->loop, target_fd(session->target)))
 		return log_error(errno, "watch the target");
 	err = images_new(identify_files, session, &session->images);
 	if (!err)
@@ -504,7 +531,7 @@ static int open_session(struct session *session)
 		return err;
 	err = throws_new(session->kernel, &session->throws);
 	if (!err)
-		err = event_loop_watch(&session->loop, kernel_event_fd(session->kernel));
+		err = loop_watch(&session->loop, kernel_event_fd(session->kernel));
 	if (!err)
 		err = open_links(session, mode);
 	if (err)
@@ -547,6 +574,7 @@ static int open_session(struct session *session)
 
 static void close_session(struct session *session)
 {
+	slowdown_watch_free(session->slowdown);
 	attach_free(session->attach);
 	arrivals_free(session->arrivals);
 	allocators_free(session->allocators);
@@ -563,9 +591,9 @@ static void close_session(struct session *session)
 	heap_free(session->heap);
 	symbolizer_free(session->symbolizer);
 	images_free(session->images);
+	loop_close(&session->loop);
 	if (session->root_fd >= 0)
 		close(session->root_fd);
-	event_loop_close(&session->loop);
 }
 
 int session_run(const struct session_options *options)
@@ -573,7 +601,7 @@ int session_run(const struct session_options *options)
 	struct session session = {
 		.options = options,
 		.root_fd = -1,
-		.loop = EVENT_LOOP_CLOSED,
+		.loop = LOOP_CLOSED,
 	};
 	int err;
 

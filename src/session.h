@@ -30,6 +30,7 @@ struct session_options {
 	uint64_t max_live; /* 0: by sample_bytes */
 	uint64_t max_stacks;
 	uint64_t max_processes;
+	uint64_t max_slowdown; /* percent; 0: no limit, only a warning */
 	enum attach_mode mode;
 	const char **debug_dirs; /* folders like /usr/lib/debug */
 	size_t debug_dir_count;

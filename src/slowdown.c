@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <time.h>
 
 #include "counter.h"
@@ -110,6 +111,30 @@ bool slowdown_exceeds(const struct slowdown *slowdown, double limit)
 bool slowdown_is_sampling(const struct slowdown *slowdown)
 {
 	return slowdown->counting_ns < slowdown->overhead_ns / 2;
+}
+
+void slowdown_words(const struct slowdown *slowdown, char text[SLOWDOWN_WORDS],
+		    unsigned int *ret_higher)
+{
+	static const unsigned int limits[] = {50, 100, 200, 500, 1000, 2000, 5000, 10000};
+	double percent = slowdown->slowdown * 100;
+	size_t i = 0;
+
+	if (percent > 1000)
+		snprintf(text, SLOWDOWN_WORDS, "more than 1000 %%");
+	else
+		snprintf(text, SLOWDOWN_WORDS, "about %.0f %%%s", percent,
+			 percent > 100 ? " or more" : "");
+	while (i < ARRAY_SIZE(limits) - 1 && limits[i] < 1.5 * percent)
+		i++;
+	*ret_higher = limits[i];
+}
+
+const char *slowdown_remedy(const struct slowdown *slowdown)
+{
+	return slowdown_is_sampling(slowdown)
+		       ? "most of it is for samples: raise --sample-bytes, or"
+		       : "its calls trap, sampled or not: raise";
 }
 
 static int cpu_time_ns(clockid_t clock, uint64_t *ret)

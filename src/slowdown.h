@@ -66,6 +66,18 @@ bool slowdown_exceeds(const struct slowdown *slowdown, double limit);
 /* Pure. Whether samples take most of it, so that fewer of them help. */
 bool slowdown_is_sampling(const struct slowdown *slowdown);
 
+/*
+ * "about 80 %", which is good within a factor of two. Where traps take most of the time a small
+ * error in their cost is a large one, and it is rather more. *ret_higher is a limit in percent that
+ * would allow it.
+ */
+#define SLOWDOWN_WORDS 32
+void slowdown_words(const struct slowdown *slowdown, char text[SLOWDOWN_WORDS],
+		    unsigned int *ret_higher);
+
+/* What to do about it, to be followed by "the limit". */
+const char *slowdown_remedy(const struct slowdown *slowdown);
+
 /* Counting goes on from slowdown_begin() to slowdown_end(). */
 struct slowdown_count;
 

@@ -263,12 +263,11 @@ int snapshots_write(struct snapshots *snapshots, pid_t pid, const struct profile
 	return 0;
 }
 
-unsigned int snapshots_count(const struct snapshots *snapshots)
+void snapshots_report(const struct snapshots *snapshots)
 {
-	return snapshots->count;
-}
-
-const char *snapshots_last(const struct snapshots *snapshots)
-{
-	return snapshots->last;
+	if (snapshots->last)
+		log_info("%u snapshot%s written. To see the last: heaptap report %s\n"
+			 "or: go tool pprof -http=: %s",
+			 snapshots->count, snapshots->count == 1 ? "" : "s", snapshots->last,
+			 snapshots->last);
 }

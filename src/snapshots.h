@@ -37,8 +37,7 @@ void snapshots_reason(const struct epoch_record *record, unsigned long long sinc
 int snapshots_write(struct snapshots *snapshots, pid_t pid, const struct profile *profile,
 		    const char *reason);
 
-/* Files written so far, and the path of the last one (NULL if none). */
-unsigned int snapshots_count(const struct snapshots *snapshots);
-const char *snapshots_last(const struct snapshots *snapshots);
+/* Says how many files were written, and how to look at the last one. */
+void snapshots_report(const struct snapshots *snapshots);
 
 #endif

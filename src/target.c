@@ -429,6 +429,11 @@ pid_t target_pid(const struct target *target)
 	return target->count ? target->members[0].pid : 0;
 }
 
+pid_t target_member(const struct target *target, size_t index)
+{
+	return index < target->count ? target->members[index].pid : 0;
+}
+
 int target_variable(void *arg, const char *name, char *value, size_t size)
 {
 	const struct target *target = arg;

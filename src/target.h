@@ -63,6 +63,8 @@ struct cgroup_names *target_cgroups(const struct target *target);
 const char *target_container(const struct target *target);
 /* The only process, or the first; 0 if there is none yet. */
 pid_t target_pid(const struct target *target);
+/* Those that were there when it was opened; 0 behind the last. A held command is one, too. */
+pid_t target_member(const struct target *target, size_t index);
 /* An environment variable of its; arg is the target. For runtimes_new(). */
 int target_variable(void *arg, const char *name, char *value, size_t size);
 /* The root of a running process, for root_open_file(), to be closed; -1 for a command. */

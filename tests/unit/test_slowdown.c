@@ -184,6 +184,22 @@ static void test_recorded_idle(void **state)
 	assert_false(slowdown_exceeds(&s, 0.5));
 }
 
+static void test_words(void **state)
+{
+	char text[SLOWDOWN_WORDS];
+	unsigned int higher;
+
+	slowdown_words(&(struct slowdown){.slowdown = 0.8}, text, &higher);
+	assert_string_equal(text, "about 80 %");
+	assert_int_equal(higher, 200);
+	slowdown_words(&(struct slowdown){.slowdown = 2.4}, text, &higher);
+	assert_string_equal(text, "about 240 % or more");
+	assert_int_equal(higher, 500);
+	slowdown_words(&(struct slowdown){.slowdown = 100000}, text, &higher);
+	assert_string_equal(text, "more than 1000 %");
+	assert_int_equal(higher, 10000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -199,6 +215,7 @@ int main(void)
 		cmocka_unit_test(test_recorded_exact),
 		cmocka_unit_test(test_recorded_few),
 		cmocka_unit_test(test_recorded_idle),
+		cmocka_unit_test(test_words),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
