@@ -87,12 +87,6 @@ static int add_site(void *arg, const struct site_key *key, const struct site_cou
 	return heap_add(session->heap, key, counters);
 }
 
-/* Whether processes come into the scope by themselves. */
-static bool scope_grows(const struct session *session)
-{
-	return session->options->follow || target_is_cgroup(session->target);
-}
-
 static int open_kernel(struct session *session, enum attach_mode mode)
 {
 	const struct session_options *options = session->options;
@@ -102,7 +96,7 @@ static int open_kernel(struct session *session, enum attach_mode mode)
 		.free_interval = options->free_interval,
 		.inuse_interval = options->inuse_interval,
 		.max_live = options->max_live,
-		.max_live_each = target_is_single(session->target) && !scope_grows(session)
+		.max_live_each = target_stays_one(session->target, options->follow)
 					 ? 0
 					 : options->max_live / 4 * 3 + 1,
 		.max_stacks = options->max_stacks,
@@ -400,25 +394,10 @@ static int start_target(struct session *session)
 	return 0;
 }
 
-/* Whom the links reach, see scope_links.h. */
-static enum scope_reach choose_reach(const struct session *session, enum attach_mode mode)
-{
-	const struct session_options *options = session->options;
-
-	if (options->target.all)
-		return REACH_ALL;
-	if (!scope_grows(session))
-		return target_count(session->target) <= SCOPE_LINKS_MAX ? REACH_EACH : REACH_ALL;
-	/* With links to everybody, also those return through them that it may kill. */
-	if (mode != ATTACH_SESSION && !options->target.force &&
-	    process_seccomp_kills_return_probes())
-		return REACH_EACH;
-	return options->reach_all ? REACH_ALL : REACH_BY_CALLS;
-}
-
 static int open_links(struct session *session, enum attach_mode mode)
 {
-	enum scope_reach reach = choose_reach(session, mode);
+	enum scope_reach reach = target_reach(session->target, mode, session->options->follow,
+					      session->options->reach_all);
 	_cleanup_free_ pid_t *pids = target_pids(session->target);
 	struct scope_links_context context = {
 		.kernel = session->kernel,

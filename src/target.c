@@ -26,6 +26,7 @@ struct target {
 	struct member *members;
 	size_t count;
 	bool all;
+	bool force;		     /* see struct target_options */
 	struct cgroup_scope *cgroup; /* or NULL */
 	struct cgroup_names *cgroups;
 	char container[65]; /* its name, or "" */
@@ -264,6 +265,7 @@ int target_open(const struct target_options *options, struct target **ret)
 	target->pidfd = -1;
 	target->command.release_fd = -1;
 	target->all = options->all;
+	target->force = options->force;
 	if (options->command)
 		err = open_command(target, options->command);
 	else if (options->all)
@@ -404,9 +406,27 @@ pid_t *target_pids(const struct target *target)
 	return pids;
 }
 
-bool target_is_cgroup(const struct target *target)
+static bool grows(const struct target *target, bool follow)
 {
-	return target->cgroup != NULL;
+	return follow || target->all || target->cgroup;
+}
+
+bool target_stays_one(const struct target *target, bool follow)
+{
+	return target_is_single(target) && !grows(target, follow);
+}
+
+enum scope_reach target_reach(const struct target *target, enum attach_mode mode, bool follow,
+			      bool always)
+{
+	if (target->all)
+		return REACH_ALL;
+	if (!grows(target, follow))
+		return target->count <= SCOPE_LINKS_MAX ? REACH_EACH : REACH_ALL;
+	/* With links to everybody, also those return through them that it may kill. */
+	if (mode != ATTACH_SESSION && !target->force && process_seccomp_kills_return_probes())
+		return REACH_EACH;
+	return always ? REACH_ALL : REACH_BY_CALLS;
 }
 
 const char *target_words(const struct target *target)

@@ -11,6 +11,7 @@
 
 #include "allocators.h"
 #include "cgroup_names.h"
+#include "scope_links.h"
 
 struct target;
 
@@ -52,8 +53,11 @@ bool target_is_single(const struct target *target);
 size_t target_count(const struct target *target);
 /* Their PIDs, to be freed; NULL for a lack of memory. */
 pid_t *target_pids(const struct target *target);
-/* Whether it is a cgroup, as those of units and containers are. */
-bool target_is_cgroup(const struct target *target);
+/* Whether there is one process, and none comes into the scope by itself. */
+bool target_stays_one(const struct target *target, bool follow);
+/* Whom the links are to reach. always: processes that come, from their first instruction on. */
+enum scope_reach target_reach(const struct target *target, enum attach_mode mode, bool follow,
+			      bool always);
 /* "12 (redis-server)", "3 processes", "all processes", "cgroup /x". */
 const char *target_words(const struct target *target);
 
