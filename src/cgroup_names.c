@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "proc/cgroup_walk.h"
 #include "proc/container.h"
@@ -51,25 +52,51 @@ static bool has_directories(const char *directory)
 	return found;
 }
 
+/* Whether a process is in a cgroup of a hierarchy other than its root. */
+static bool has_process(const struct cgroup_mount *mount, pid_t pid)
+{
+	struct process_cgroups *cgroups CLEANUP(process_cgroups) = NULL;
+	const char *path;
+
+	if (process_cgroups_read("", pid, &cgroups))
+		return false;
+	path = process_cgroups_path(cgroups, mount);
+	return path && strcmp(path, "/");
+}
+
+static bool is_named(const struct cgroup_mount *mount)
+{
+	return !strncmp(mount->controllers, "name=", strlen("name="));
+}
+
+static bool is_of_scope(const struct cgroup_mount *mount, const struct cgroup_scope *scope)
+{
+	size_t length = strcspn(mount->controllers, ",");
+
+	return scope->version == mount->version && strlen(scope->controller) == length &&
+	       !strncmp(scope->controller, mount->controllers, length);
+}
+
 static const struct cgroup_mount *choose_mount(const struct cgroup_mounts *mounts,
-					       const struct cgroup_scope *scope)
+					       const struct cgroup_scope *scope, pid_t pid)
 {
 	for (size_t i = 0; i < mounts->count; i++) {
 		const struct cgroup_mount *mount = &mounts->entries[i];
-		size_t length = strcspn(mount->controllers, ",");
 
 		/* Named ones have no controller, by which the kernel side could tell them. */
-		if (!scope ? has_directories(mount->point) &&
-				     strncmp(mount->controllers, "name=", strlen("name="))
-			   : scope->version == mount->version &&
-				     strlen(scope->controller) == length &&
-				     !strncmp(scope->controller, mount->controllers, length))
+		if (scope ? is_of_scope(mount, scope) : !is_named(mount) && has_process(mount, pid))
+			return mount;
+	}
+	for (size_t i = 0; i < mounts->count; i++) {
+		const struct cgroup_mount *mount = &mounts->entries[i];
+
+		if (!is_named(mount) && has_directories(mount->point))
 			return mount;
 	}
 	return mounts->count ? &mounts->entries[0] : NULL;
 }
 
-int cgroup_names_new(const struct cgroup_scope *scope, struct cgroup_names **ret)
+int cgroup_names_new(const struct cgroup_scope *scope, pid_t pid, struct cgroup_names **ret)
 {
 	struct cgroup_names *names CLEANUP(cgroup_names) = calloc(1, sizeof(*names));
 	int err;
@@ -79,7 +106,7 @@ int cgroup_names_new(const struct cgroup_scope *scope, struct cgroup_names **ret
 	err = cgroup_mounts_read("", &names->mounts);
 	if (err)
 		return err;
-	names->mount = choose_mount(names->mounts, scope);
+	names->mount = choose_mount(names->mounts, scope, pid ? pid : getpid());
 	if (names->mount)
 		snprintf(names->controller, sizeof(names->controller), "%.*s",
 			 (int)strcspn(names->mount->controllers, ","), names->mount->controllers);

@@ -20,10 +20,11 @@ struct cgroup_name {
 };
 
 /*
- * In the hierarchy of scope; where scope is NULL, in the one that tells most: v2 unless nothing is
- * in there but its root, else memory's or pids' of v1. Returns 0 or a negative errno.
+ * In the hierarchy of scope; where scope is NULL, in the first (v2, then memory, pids and others of
+ * v1) in which a process is not in the root: pid, or we ourselves if it is 0. Returns 0 or a
+ * negative errno.
  */
-int cgroup_names_new(const struct cgroup_scope *scope, struct cgroup_names **ret);
+int cgroup_names_new(const struct cgroup_scope *scope, pid_t pid, struct cgroup_names **ret);
 void cgroup_names_free(struct cgroup_names *names);
 DEFINE_CLEANUP(cgroup_names, struct cgroup_names *, cgroup_names_free)
 

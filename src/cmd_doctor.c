@@ -9,21 +9,30 @@
 
 #include "commands.h"
 #include "doctor.h"
+#include "proc/process.h"
+#include "target.h"
 #include "util/log.h"
 #include "util/size.h"
 
 #define MAX_PIDS 64
+
+/* Of a scope: each takes a second or two. */
+#define MAX_LOOKED_INTO 8
 
 enum {
 	OPT_DEBUG_DIR = 256,
 	OPT_SYMBOL_PREFIX,
 	OPT_SIGNATURES_FROM,
 	OPT_ATTACH,
+	OPT_CONTAINER,
+	OPT_CGROUP,
+	OPT_UNIT,
 };
 
 struct doctor_args {
 	pid_t pids[MAX_PIDS];
 	size_t pid_count;
+	struct target_options scope;
 	enum attach_mode mode;
 	const char *symbol_prefix;
 	const char **debug_dirs;
@@ -34,6 +43,10 @@ struct doctor_args {
 
 static const struct argp_option doctor_options[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "Also look into these processes", 0},
+	{"all", 'a', NULL, 0, "Also look into all processes; of many, those that use most CPU", 0},
+	{"container", OPT_CONTAINER, "NAME|ID", 0, "The same for a container", 0},
+	{"cgroup", OPT_CGROUP, "PATH", 0, "For a cgroup and those below it", 0},
+	{"unit", OPT_UNIT, "NAME", 0, "For a systemd unit", 0},
 	{"attach", OPT_ATTACH, "MODE", 0, "As for `heaptap record`", 0},
 	{"symbol-prefix", OPT_SYMBOL_PREFIX, "PREFIX", 0, "As for `heaptap record`", 0},
 	{"signatures-from", OPT_SIGNATURES_FROM, "FILE", 0, "As for `heaptap record`", 0},
@@ -42,7 +55,8 @@ static const struct argp_option doctor_options[] = {
 
 static const char doctor_doc[] =
 	"Can this be profiled, how well, and at what cost?\v"
-	"Looks at the machine and measures what a probe costs on it. For each PID: allocators and "
+	"Looks at the machine and measures what a probe costs on it. For each process: allocators "
+	"and "
 	"probe points, stacks, names, and the calls of one second, which give the slowdown to "
 	"expect. The process goes on. Exit status: 0 profiling is possible, 1 it is not, 2 wrong "
 	"usage.";
@@ -101,6 +115,18 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case 'p':
 		return parse_pids(args, arg);
+	case 'a':
+		args->scope.all = true;
+		return 0;
+	case OPT_CONTAINER:
+		args->scope.container = arg;
+		return 0;
+	case OPT_CGROUP:
+		args->scope.cgroup = arg;
+		return 0;
+	case OPT_UNIT:
+		args->scope.unit = arg;
+		return 0;
 	case OPT_ATTACH:
 		return parse_attach(arg, &args->mode);
 	case OPT_SYMBOL_PREFIX:
@@ -111,7 +137,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_SIGNATURES_FROM:
 		return add_argument(arg, &args->signature_files, &args->signature_file_count);
 	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' is no option: give processes as -p PID[,PID...]", arg);
+		argp_error(
+			state,
+			"'%s' is no option: give processes as -p PID[,PID...] or --container NAME",
+			arg);
 		return EINVAL;
 	}
 	return ARGP_ERR_UNKNOWN;
@@ -139,6 +168,55 @@ void doctor_refuse(const char *format, ...)
 	putchar('\n');
 }
 
+struct candidate {
+	pid_t pid;
+	uint64_t used_ns;
+};
+
+static int by_use(const void *a, const void *b)
+{
+	const struct candidate *x = a, *y = b;
+
+	return (x->used_ns < y->used_ns) - (x->used_ns > y->used_ns);
+}
+
+/* Those of a scope that have used most CPU. Returns whether one can be profiled. */
+static bool run_scope(const struct doctor *doctor, const struct target_options *options)
+{
+	struct target *target CLEANUP(target) = NULL;
+	_cleanup_free_ struct candidate *candidates = NULL;
+	_cleanup_free_ pid_t *pids = NULL;
+	bool possible = false;
+	size_t count;
+
+	if (target_open(options, &target))
+		return false;
+	count = target_count(target);
+	pids = target_pids(target);
+	candidates = calloc(count + 1, sizeof(*candidates));
+	if (!pids || !candidates)
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		struct process_cpu cpu = {};
+
+		candidates[i].pid = pids[i];
+		if (!process_cpu(pids[i], &cpu))
+			candidates[i].used_ns = cpu.used_ns;
+	}
+	qsort(candidates, count, sizeof(*candidates), by_use);
+	printf("\nScope: %s, %zu process%s%s\n", target_words(target), count,
+	       count == 1 ? "" : "es",
+	       count > MAX_LOOKED_INTO ? "; those that have used most CPU:" : "");
+	if (!count)
+		doctor_refuse("there is no process in it yet; `heaptap record` waits for one");
+	for (size_t i = 0; i < count && i < MAX_LOOKED_INTO; i++) {
+		putchar('\n');
+		fflush(stdout);
+		possible |= doctor_process(doctor, candidates[i].pid);
+	}
+	return possible;
+}
+
 static bool run(const struct doctor_args *args)
 {
 	struct doctor doctor = {
@@ -160,6 +238,8 @@ static bool run(const struct doctor_args *args)
 		if (!doctor_process(&doctor, args->pids[i]))
 			possible = false;
 	}
+	if (args->scope.all || args->scope.container || args->scope.cgroup || args->scope.unit)
+		possible &= run_scope(&doctor, &args->scope);
 	return possible;
 }
 
@@ -170,7 +250,8 @@ int cmd_doctor(int argc, char **argv)
 		.parser = parse_option,
 		.doc = doctor_doc,
 	};
-	struct doctor_args args = {};
+	/* What its filter may do is part of the report. */
+	struct doctor_args args = {.scope.force = true};
 	int status = 1;
 
 	if (!argp_parse(&argp, argc, argv, 0, NULL, &args))

@@ -50,7 +50,6 @@ void target_free(struct target *target)
 		close(target->pidfd);
 	free(target);
 }
-DEFINE_CLEANUP(target, struct target *, target_free)
 
 static int check_process(pid_t pid, bool force, struct process *process)
 {
@@ -276,7 +275,8 @@ int target_open(const struct target_options *options, struct target **ret)
 		err = open_process(target, options->pids[i], options->force);
 	if (err)
 		return err;
-	err = cgroup_names_new(target->cgroup, &target->cgroups);
+	err = cgroup_names_new(target->cgroup, target->all ? 0 : target_pid(target),
+			       &target->cgroups);
 	if (err)
 		return log_error(err, "read the mounts of cgroups");
 	find_words(target);

@@ -33,6 +33,7 @@ struct target_options {
  */
 int target_open(const struct target_options *options, struct target **ret);
 void target_free(struct target *target);
+DEFINE_CLEANUP(target, struct target *, target_free)
 
 /* Which processes come into it by themselves. Prints its errors. */
 int target_scope(const struct target *target, bool follow, struct kernel_scope *ret);

@@ -344,10 +344,11 @@ offset_of() {
 	tell target go
 	wait_for_line target.out '^site='
 	tell target end
+	wait_for_line target.out '^ready' "$PATIENCE" 2
+	kill -INT "$PID"
 	wait_exit "$PID"
 	"$HEAPTAP" report --folded --sample-index alloc_objects "$(last_snapshot first)" >stacks
 	exactly 1 '^_start;.*;main;before_exec '
-	wait_for_line target.out '^ready' "$PATIENCE" 2
 	attach heaptap "$target" --sample-bytes 1 -o p
 	let_work
 	exactly 1 '^_start;.*;main(;descend){6};leaf '
