@@ -20,8 +20,11 @@ void coverage_measure(const struct heap *heap, uint64_t sample_bytes, struct cov
 		double bytes = ldexp((double)site->alloc.bytes, -WEIGHT_BYTES_SHIFT);
 
 		ret->alloc_bytes += bytes;
-		ret->inuse_bytes += bytes - ldexp((double)site->freed.bytes, -WEIGHT_BYTES_SHIFT);
-		variance += (double)site->alloc.variance - (double)site->freed.variance;
+		ret->inuse_bytes +=
+			bytes + ldexp((double)site->inherited.bytes - (double)site->freed.bytes,
+				      -WEIGHT_BYTES_SHIFT);
+		variance += (double)site->alloc.variance + (double)site->inherited.variance -
+			    (double)site->freed.variance;
 		if (site->stack->lost)
 			ret->lost_bytes += bytes;
 		else

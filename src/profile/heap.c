@@ -126,7 +126,7 @@ static void sum_add(struct heap_sum *sum, const struct weight_sum *weight)
 	sum->variance += weight->variance;
 }
 
-int heap_add(struct heap *heap, const struct site_key *key, const struct site_counters *counters)
+static int find_site(struct heap *heap, const struct site_key *key, struct heap_site **ret)
 {
 	_cleanup_free_ struct heap_site *site = NULL;
 	struct heap_site *known;
@@ -148,16 +148,34 @@ int heap_add(struct heap *heap, const struct site_key *key, const struct site_co
 			return -ENOMEM;
 		known = take_ptr(site);
 	}
-	sum_add(&known->alloc, &counters->alloc);
-	sum_add(&known->freed, &counters->freed);
+	*ret = known;
 	return 0;
 }
 
-void heap_end(struct heap *heap, bool (*end)(void *arg, uint32_t serial), void *arg)
+int heap_add(struct heap *heap, const struct site_key *key, const struct site_counters *counters)
 {
-	for (struct heap_site *site = heap->sites; site; site = site->hh.next)
-		if (end(arg, site->key.serial))
-			site->freed = site->alloc;
+	struct heap_site *site;
+	int err = find_site(heap, key, &site);
+
+	if (err)
+		return err;
+	sum_add(&site->alloc, &counters->alloc);
+	sum_add(&site->freed, &counters->freed);
+	return 0;
+}
+
+int heap_inherit(struct heap *heap, uint32_t serial, uint64_t stack_id, const struct weight *weight)
+{
+	const struct site_key key = {
+		.serial = serial, .thread = weight->thread, .stack_id = stack_id};
+	const struct weight_sum sum = {
+		.bytes = weight->bytes, .objects = weight->objects, .variance = weight->variance};
+	struct heap_site *site;
+	int err = find_site(heap, &key, &site);
+
+	if (!err)
+		sum_add(&site->inherited, &sum);
+	return err;
 }
 
 static void sums_add(struct heap_sum *sum, const struct heap_sum *more)
@@ -165,6 +183,16 @@ static void sums_add(struct heap_sum *sum, const struct heap_sum *more)
 	sum->bytes += more->bytes;
 	sum->objects += more->objects;
 	sum->variance += more->variance;
+}
+
+void heap_end(struct heap *heap, bool (*end)(void *arg, uint32_t serial), void *arg)
+{
+	for (struct heap_site *site = heap->sites; site; site = site->hh.next) {
+		if (!end(arg, site->key.serial))
+			continue;
+		site->freed = site->alloc;
+		sums_add(&site->freed, &site->inherited);
+	}
 }
 
 int heap_merge(struct heap *heap, uint32_t (*into)(void *arg, uint32_t serial), void *arg)
@@ -183,6 +211,7 @@ int heap_merge(struct heap *heap, uint32_t (*into)(void *arg, uint32_t serial), 
 		if (known) {
 			sums_add(&known->alloc, &site->alloc);
 			sums_add(&known->freed, &site->freed);
+			sums_add(&known->inherited, &site->inherited);
 			free(site);
 			continue;
 		}

@@ -40,6 +40,7 @@ struct heap_site {
 	const struct heap_stack *stack;
 	struct heap_sum alloc;
 	struct heap_sum freed;
+	struct heap_sum inherited; /* in use when the process was forked */
 	UT_hash_handle hh;
 };
 
@@ -56,6 +57,20 @@ DEFINE_CLEANUP(heap, struct heap *, heap_free)
 
 /* Adds the counters of one site and epoch. Returns 0 or -ENOMEM, then nothing was added. */
 int heap_add(struct heap *heap, const struct site_key *key, const struct site_counters *counters);
+
+/* Adds what a process that was forked had in use then, by its parent's stack. As heap_add(). */
+int heap_inherit(struct heap *heap, uint32_t serial, uint64_t stack_id,
+		 const struct weight *weight);
+
+/* What is in use of a site. */
+static inline struct heap_sum heap_inuse(const struct heap_site *site)
+{
+	return (struct heap_sum){
+		.bytes = site->alloc.bytes + site->inherited.bytes - site->freed.bytes,
+		.objects = site->alloc.objects + site->inherited.objects - site->freed.objects,
+		.variance = site->alloc.variance + site->inherited.variance - site->freed.variance,
+	};
+}
 
 /* The processes whose serials end() names have left: nothing of theirs is in use any more. */
 void heap_end(struct heap *heap, bool (*end)(void *arg, uint32_t serial), void *arg);

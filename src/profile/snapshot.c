@@ -414,15 +414,19 @@ static int add_site(struct builder *builder, const struct heap_site *site)
 	uint32_t locations[STACK_MAX_FRAMES + 1];
 	struct profile_label labels[2 + PROCESS_LABELS];
 	size_t location_count = 0, label_count = 0;
+	struct heap_sum inuse = heap_inuse(site);
 	int64_t values[4] = {
 		round_objects(site->alloc.objects),
 		round_bytes(site->alloc.bytes),
-		round_objects(site->alloc.objects - site->freed.objects),
-		round_bytes(site->alloc.bytes - site->freed.bytes),
+		round_objects(inuse.objects),
+		round_bytes(inuse.bytes),
 	};
+	/* What is only inherited was not allocated here. */
+	const int64_t *sizes = values[0] ? values : values + 2;
 	int err = 0;
 
-	if ((!values[0] && !values[1]) || !is_wanted(builder->input, site->key.serial))
+	if ((!values[0] && !values[1] && !values[2] && !values[3]) ||
+	    !is_wanted(builder->input, site->key.serial))
 		return 0;
 	if (stack->lost)
 		err = note_location(builder, "[stack lost]", &locations[location_count++]);
@@ -434,10 +438,10 @@ static int add_site(struct builder *builder, const struct heap_site *site)
 	if (err)
 		return err;
 
-	if (values[0])
+	if (sizes[0])
 		labels[label_count++] = (struct profile_label){
 			.key = profile_string(builder->profile, "bytes"),
-			.number = values[1] / values[0],
+			.number = sizes[1] / sizes[0],
 			.unit = profile_string(builder->profile, "bytes"),
 		};
 	label_count += process_labels(builder, site->key.serial, labels + label_count);
