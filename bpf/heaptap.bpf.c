@@ -14,6 +14,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include "maps.bpf.h"
+#include "fork.bpf.h"
 #include "live.bpf.h"
 #include "sampler.bpf.h"
 #include "sites.bpf.h"
@@ -214,17 +215,16 @@ static __always_inline int alloc_entered(struct pt_regs *ctx)
 static __always_inline void alloc_record(__u64 pc, __u64 sp, __u64 bp, __u32 serial, __u64 address,
 					 const struct weight *weight)
 {
-	struct live_record record, old;
+	struct live_record record;
 	long err;
 
 	record_make(&record, pc, sp, bp, serial, weight);
-	err = live_insert(serial, address, &record);
-	if (err == -17 /* EEXIST */ && live_take(serial, address, &old)) {
-		live_forget(address);
-		loss_add(LOSS_FREE_MISSED, old.weight.bytes);
-		site_freed(serial, &old);
-		err = live_insert(serial, address, &record);
-	}
+	/* One that is inherited has another key. */
+	if (settings.fork_copy && live_possible(address))
+		free_missed(serial, address);
+	err = live_insert(serial, 0, address, &record);
+	if (err == -17 /* EEXIST */ && free_missed(serial, address))
+		err = live_insert(serial, 0, address, &record);
 	site_alloc(serial, &record);
 	/* Its free will not be known: in use it must not count at all. */
 	if (err) {
@@ -343,6 +343,8 @@ __noinline int realloc_returned(__u64 address, __u64 pc, __u64 sp, __u64 bp)
 	if (call->has_old) {
 		live_forget(call->old_address);
 		site_freed(serial, &call->old);
+	} else if (settings.fork_copy && call->old_address) {
+		fork_freed_by_realloc(serial, call->old_address);
 	}
 	if (address && call->picked)
 		alloc_record(pc, sp, bp, serial, address, &call->weight);
@@ -354,10 +356,13 @@ __noinline int free_wanted(__u64 address)
 {
 	struct live_record record;
 	__u32 serial = process_serial();
+	bool due;
 
 	if (!serial)
 		return 0;
-	if (live_take(serial, address, &record) || pending_take_old(address, &record)) {
+	due = fork_is_due(serial);
+	if (live_take(serial, address, &record) || pending_take_old(address, &record) ||
+	    (due && fork_freed(serial, address, &record))) {
 		live_forget(address);
 		site_freed(serial, &record);
 	}
@@ -475,7 +480,8 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 		return 0;
 	}
 	if ((process && !process->held && settings.follow) || scope_has(child))
-		process_enter(child, parent_tgid, 0);
+		process_enter(child, parent_tgid, process && !process->held ? process->serial : 0,
+			      0);
 	return 0;
 }
 
@@ -488,7 +494,7 @@ int BPF_PROG(process_exec, struct task_struct *task)
 
 	if (!process) {
 		if (scope_has(task))
-			process_enter(task, 0, 1);
+			process_enter(task, 0, 0, 1);
 		return 0;
 	}
 	old = process->serial;
@@ -499,7 +505,7 @@ int BPF_PROG(process_exec, struct task_struct *task)
 		process->held = 0;
 		return 0;
 	}
-	process->serial = process_number(task, 0, 1);
+	process->serial = process_number(task, 0, 0, 1);
 	if (!process->shared)
 		process_gone(old, PROCESS_EXECUTED, 0, task);
 	process->shared = 0;
@@ -539,7 +545,7 @@ int BPF_PROG(process_moved, struct cgroup *to, const char *path, struct task_str
 	if (process)
 		process_move(process->serial, task);
 	else if (settings.scope == SCOPE_CGROUP && cgroup_is_below(to))
-		process_enter(task, 0, 0);
+		process_enter(task, 0, 0, 0);
 	return 0;
 }
 
@@ -567,5 +573,16 @@ int identify_image(struct bpf_iter__task_vma *ctx)
 	identity.start = vma.start;
 	identity.id = image_id(identify_tgid, file, &vma);
 	bpf_seq_write(ctx->meta->seq, &identity, sizeof(identity));
+	return 0;
+}
+
+/* Run by the loader: makes the copies of fork_batch, and ends it if these were the last ones. */
+SEC("syscall")
+int fork_copy(void *ctx)
+{
+	bpf_loop(fork_batch.count, fork_copy_next, NULL, 0);
+	epoch_check();
+	if (fork_batch.done)
+		fork_end(fork_batch.serial);
 	return 0;
 }

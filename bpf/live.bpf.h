@@ -5,6 +5,10 @@
  * A block enters at its allocation's return, before the program knows its address, and leaves at
  * the entry of free, before the allocator can give the address to another thread: no other thread
  * can use the key in between.
+ *
+ * With copies for forked children (settings.fork_copy, bpf/fork.bpf.h) the table also has records
+ * that a process has from its parent. Their keys are marked, so that what a process allocates
+ * itself never meets them.
  */
 #ifndef HEAPTAP_LIVE_BPF_H
 #define HEAPTAP_LIVE_BPF_H
@@ -48,10 +52,32 @@ static __always_inline bool live_share(__u32 serial, __s64 change)
 	return true;
 }
 
-/* Takes the record of a block out of the table; the filter still knows its address. */
-static __always_inline bool live_take(__u32 serial, __u64 address, struct live_record *record)
+/*
+ * A record leaves the table: a child that was forked before may still have to get a copy. Its own
+ * function for the sake of the stack.
+ */
+static __noinline void live_keep(__u32 serial, __u64 address, const struct live_record *record)
 {
-	struct live_key key = {.address = address, .serial = serial};
+	struct process_info *info = bpf_map_lookup_elem(&process_infos, &serial);
+	struct fork_kept_key key = {.address = address, .serial = serial, .died = fork_clock};
+	long err;
+
+	if (!info || !info->copies || record->born >= key.died)
+		return;
+	__sync_fetch_and_add(live_filter_slot(address), 1);
+	err = bpf_map_update_elem(&fork_kept, &key, record, BPF_NOEXIST);
+	if (!err)
+		return;
+	live_forget(address);
+	/* A realloc that failed has put it back in between. */
+	if (err != -17 /* EEXIST */)
+		loss_add(LOSS_COPY_MISSED, record->weight.bytes);
+}
+
+static __always_inline bool live_remove(__u32 serial, __u32 inherited, __u64 address,
+					struct live_record *record)
+{
+	struct live_key key = {.address = address, .serial = serial, .inherited = inherited};
 	struct live_record *found = bpf_map_lookup_elem(&live, &key);
 
 	if (!found)
@@ -60,7 +86,16 @@ static __always_inline bool live_take(__u32 serial, __u64 address, struct live_r
 	if (bpf_map_delete_elem(&live, &key))
 		return false;
 	live_share(serial, -1);
+	if (settings.fork_copy && copies_due)
+		live_keep(serial, address, record);
 	return true;
+}
+
+/* Takes the record of a block out of the table; the filter still knows its address. */
+static __always_inline bool live_take(__u32 serial, __u64 address, struct live_record *record)
+{
+	return live_remove(serial, 0, address, record) ||
+	       (settings.fork_copy && live_remove(serial, 1, address, record));
 }
 
 /* Puts a taken record back, as it was. */
@@ -77,10 +112,10 @@ static __always_inline bool live_restore(__u32 serial, __u64 address,
 
 /* 0, -EEXIST if the address has a record already, or another negative error if the table is full.
  */
-static __always_inline long live_insert(__u32 serial, __u64 address,
+static __always_inline long live_insert(__u32 serial, __u32 inherited, __u64 address,
 					const struct live_record *record)
 {
-	struct live_key key = {.address = address, .serial = serial};
+	struct live_key key = {.address = address, .serial = serial, .inherited = inherited};
 	long err;
 
 	if (!live_share(serial, 1))

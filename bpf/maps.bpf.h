@@ -7,6 +7,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "heaptap/epoch.h"
+#include "heaptap/fork_copy.h"
 #include "heaptap/losses.h"
 #include "heaptap/probe.h"
 #include "heaptap/settings.h"
@@ -34,6 +35,12 @@ volatile __u32 child_count = 0;
  * others, each call is counted by one of both.
  */
 volatile __u32 generation = 0;
+/* Counts the forks after which a child gets copies of live records. */
+volatile __u32 fork_clock = 0;
+/* Children whose copies are due. */
+volatile __u32 copies_due = 0;
+/* The loader fills it and runs fork_copy(). */
+struct fork_batch fork_batch = {};
 /* What keys there are in nested_calls: NESTED_*. */
 volatile __u32 nested_kinds = 0;
 /* Numbers given to names of threads. */
@@ -156,6 +163,26 @@ struct {
 	__type(key, __u32);
 	__type(value, struct process_info);
 } process_infos SEC(".maps");
+
+/*
+ * What died since a fork whose copies are due. Each entry counts in the live filter: the child may
+ * free its block before it has the copy. The loader sets max_entries, here and below, if it makes
+ * copies at all.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct fork_kept_key);
+	__type(value, struct live_record);
+} fork_kept SEC(".maps");
+
+/* What children have freed whose copies are due. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct live_key);
+	__type(value, struct fork_free);
+} fork_frees SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

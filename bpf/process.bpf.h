@@ -9,6 +9,7 @@
 #ifndef HEAPTAP_PROCESS_BPF_H
 #define HEAPTAP_PROCESS_BPF_H
 
+#include "fork.bpf.h"
 #include "maps.bpf.h"
 #include "sites.bpf.h"
 
@@ -63,9 +64,12 @@ static __always_inline __u32 inner_tgid(struct task_struct *leader)
 	return number;
 }
 
-/* Gives a process a new serial, which is returned; 0, counted, if there is no room. */
+/*
+ * Gives a process a new serial, which is returned; 0, counted, if there is no room. parent: the
+ * serial that it was forked from, or 0.
+ */
 static __always_inline __u32 process_number(struct task_struct *task, __u32 parent_tgid,
-					    __u32 executed)
+					    __u32 parent, __u32 executed)
 {
 	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
 	__u32 serial = __sync_fetch_and_add(&last_serial, 1) + 1;
@@ -74,6 +78,9 @@ static __always_inline __u32 process_number(struct task_struct *task, __u32 pare
 		.parent_tgid = parent_tgid,
 		.executed = executed,
 		.start_ns = bpf_ktime_get_ns(),
+		.parent = parent,
+		.fork_epoch = epochs.current,
+		.fork = fork_begin(parent),
 	};
 
 	info.inner_tgid = inner_tgid(leader);
@@ -81,6 +88,8 @@ static __always_inline __u32 process_number(struct task_struct *task, __u32 pare
 	BPF_CORE_READ_STR_INTO(&info.comm, leader, comm);
 	if (bpf_map_update_elem(&process_infos, &serial, &info, BPF_NOEXIST)) {
 		loss_add(LOSS_PROCESS_FULL, 0);
+		if (info.fork)
+			fork_leave(parent);
 		return 0;
 	}
 	event_send(EVENT_PROCESS, serial);
@@ -88,19 +97,20 @@ static __always_inline __u32 process_number(struct task_struct *task, __u32 pare
 }
 
 /* Takes a process in. */
-static __always_inline void process_enter(struct task_struct *task, __u32 parent_tgid,
+static __always_inline void process_enter(struct task_struct *task, __u32 parent_tgid, __u32 parent,
 					  __u32 executed)
 {
 	__u32 tgid = BPF_CORE_READ(task, tgid);
 	struct process_record record = {};
 
-	record.serial = process_number(task, parent_tgid, executed);
+	record.serial = process_number(task, parent_tgid, parent, executed);
 	if (!record.serial)
 		return;
 	if (bpf_map_update_elem(&processes, &tgid, &record, BPF_NOEXIST)) {
 		/* Another thread may have been faster. */
 		if (!bpf_map_lookup_elem(&processes, &tgid))
 			loss_add(LOSS_PROCESS_FULL, 0);
+		fork_end(record.serial);
 		bpf_map_delete_elem(&process_infos, &record.serial);
 		return;
 	}

@@ -21,11 +21,11 @@ static __always_inline void weight_add(struct weight_sum *to, const struct weigh
 /* Not on the stack, which is small. */
 static const struct site_counters no_counters = {};
 
-static __always_inline struct site_counters *site_get(__u32 serial,
+static __always_inline struct site_counters *site_get(__u32 epoch, __u32 serial,
 						      const struct live_record *record)
 {
 	struct site_key key = {
-		.epoch = epochs.current,
+		.epoch = epoch,
 		.thread = record->weight.thread,
 		.serial = serial,
 		.stack_id = record->stack_id,
@@ -44,6 +44,7 @@ static __always_inline struct site_counters *site_get(__u32 serial,
 static __always_inline enum epoch_reason epoch_crossed(void)
 {
 	__u64 allocated = epochs.totals.alloc_bytes, freed = epochs.totals.freed_bytes;
+	__u64 had = allocated + epochs.totals.inherited_bytes;
 	__u64 left = freed + epochs.totals.gone_bytes;
 
 	if (settings.alloc_interval &&
@@ -52,8 +53,8 @@ static __always_inline enum epoch_reason epoch_crossed(void)
 	if (settings.free_interval &&
 	    freed >= epochs.at_last_close.freed_bytes + settings.free_interval)
 		return EPOCH_FREE_INTERVAL;
-	if (settings.inuse_interval && allocated > left &&
-	    allocated - left > epochs.high_water + settings.inuse_interval)
+	if (settings.inuse_interval && had > left &&
+	    had - left > epochs.high_water + settings.inuse_interval)
 		return EPOCH_INUSE_INTERVAL;
 	return 0;
 }
@@ -89,7 +90,7 @@ static __always_inline void epoch_check(void)
 
 static __always_inline void site_alloc(__u32 serial, const struct live_record *record)
 {
-	struct site_counters *counters = site_get(serial, record);
+	struct site_counters *counters = site_get(epochs.current, serial, record);
 
 	if (counters)
 		weight_add(&counters->alloc, &record->weight);
@@ -99,15 +100,22 @@ static __always_inline void site_alloc(__u32 serial, const struct live_record *r
 	epoch_check();
 }
 
-static __always_inline void site_freed(__u32 serial, const struct live_record *record)
+/* The epoch may be closed, but the loader must not have drained it. */
+static __always_inline void site_freed_in(__u32 epoch, __u32 serial,
+					  const struct live_record *record)
 {
-	struct site_counters *counters = site_get(serial, record);
+	struct site_counters *counters = site_get(epoch, serial, record);
 
 	if (counters)
 		weight_add(&counters->freed, &record->weight);
 	else
 		loss_add(LOSS_SITE_FULL, record->weight.bytes);
 	__sync_fetch_and_add(&epochs.totals.freed_bytes, record->weight.bytes);
+}
+
+static __always_inline void site_freed(__u32 serial, const struct live_record *record)
+{
+	site_freed_in(epochs.current, serial, record);
 	epoch_check();
 }
 

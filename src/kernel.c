@@ -127,6 +127,7 @@ int kernel_open(const struct kernel_options *options, struct kernel **ret)
 		.label_threads = options->label_threads,
 		.own_tgid = getpid(),
 		.max_live_each = options->max_live_each,
+		.fork_copy = options->fork_copy,
 	};
 	object->bss->epochs.current = 1;
 	bpf_map__set_max_entries(object->maps.live, options->max_live);
@@ -138,6 +139,11 @@ int kernel_open(const struct kernel_options *options, struct kernel **ret)
 	bpf_map__set_max_entries(object->maps.processes, options->max_processes);
 	/* Also of those that have left, until they are taken note of. */
 	bpf_map__set_max_entries(object->maps.process_infos, 2 * options->max_processes);
+	if (options->fork_copy) {
+		bpf_map__set_max_entries(object->maps.fork_kept, FORK_TABLE_SIZE);
+		bpf_map__set_max_entries(object->maps.fork_frees, FORK_TABLE_SIZE);
+	}
+	choose_program(object->progs.fork_copy, options->fork_copy, 0);
 	choose_programs(object, options->mode);
 	err = heaptap_bpf__load(object);
 	if (err)
@@ -204,6 +210,24 @@ void kernel_ask_again(struct kernel *kernel, __u32 image)
 
 	bpf_map__update_elem(kernel->object->maps.unwind_images, &image, sizeof(image), &flags,
 			     sizeof(flags), 0);
+}
+
+struct copy_maps kernel_copy_maps(const struct kernel *kernel)
+{
+	const struct heaptap_bpf *object = kernel->object;
+
+	return (struct copy_maps){
+		.live = bpf_map__fd(object->maps.live),
+		.kept = bpf_map__fd(object->maps.fork_kept),
+		.frees = bpf_map__fd(object->maps.fork_frees),
+		.processes = bpf_map__fd(object->maps.process_infos),
+		.program = program_fd(object->progs.fork_copy),
+		.live_filter = object->bss->live_filter,
+		.batch = &object->bss->fork_batch,
+		.clock = &object->bss->fork_clock,
+		.due = &object->bss->copies_due,
+		.epoch = &object->bss->epochs.current,
+	};
 }
 
 /* Runs the identify_image iterator over our own mappings, one page of each file from `window`. */
@@ -468,8 +492,7 @@ int kernel_close_epoch(struct kernel *kernel, enum epoch_reason reason)
 	return epoch ? 0 : -EAGAIN;
 }
 
-/* Programs run under rcu_read_lock: after a grace period none that was running still runs. */
-static void wait_for_programs(void)
+void kernel_wait_for_programs(void)
 {
 	struct timespec pause = {.tv_nsec = 20000000};
 
@@ -493,7 +516,8 @@ bool kernel_next_epoch(struct kernel *kernel, struct epoch_record *ret)
 	ret->totals.alloc_bytes = record->totals.alloc_bytes;
 	ret->totals.freed_bytes = record->totals.freed_bytes;
 	ret->totals.gone_bytes = record->totals.gone_bytes;
-	wait_for_programs();
+	ret->totals.inherited_bytes = record->totals.inherited_bytes;
+	kernel_wait_for_programs();
 	return true;
 }
 
@@ -502,7 +526,7 @@ struct epoch_totals kernel_totals(const struct kernel *kernel)
 	volatile struct epoch_state *state = epoch_state(kernel);
 
 	return (struct epoch_totals){state->totals.alloc_bytes, state->totals.freed_bytes,
-				     state->totals.gone_bytes};
+				     state->totals.gone_bytes, state->totals.inherited_bytes};
 }
 
 int kernel_drain(struct kernel *kernel, __u32 epoch,

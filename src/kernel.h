@@ -16,6 +16,7 @@
 #include "heaptap/settings.h"
 #include "heaptap/site.h"
 #include "heaptap/stack.h"
+#include "kernel_copies.h"
 #include "probe/attach.h"
 #include "profile/threads.h"
 #include "unwind/upload.h"
@@ -40,6 +41,7 @@ struct kernel_options {
 	__u32 max_live_each; /* of one process, or 0: all */
 	__u32 max_stacks;    /* chunks of stacks */
 	__u32 max_processes;
+	bool fork_copy; /* forked children get copies of live records */
 	struct kernel_scope scope;
 	enum attach_mode mode;
 	bool label_threads;
@@ -61,6 +63,13 @@ DEFINE_CLEANUP(kernel, struct kernel *, kernel_close)
 const struct attach_programs *kernel_programs(const struct kernel *kernel);
 /* The descriptors of the unwind maps, for upload. */
 struct upload_maps kernel_upload_maps(const struct kernel *kernel);
+/* What copies for forked children are made of, for kernel_copies. */
+struct copy_maps kernel_copy_maps(const struct kernel *kernel);
+/*
+ * Programs run under rcu_read_lock: after a grace period none that was running still runs. Those
+ * that may sleep are others.
+ */
+void kernel_wait_for_programs(void);
 /*
  * Learns the image ids that the kernel side gives to files, before any target has mapped them.
  * ids[i] is 0 for a file that cannot be mapped, or if the image table is full.

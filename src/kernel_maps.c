@@ -64,6 +64,27 @@ static int read_batch(int map, struct dump *dump, void *from, __u32 *batch, __u3
 	return errno == ENOENT ? 0 : -errno;
 }
 
+int kernel_maps_each(int map, size_t key_size, size_t value_size,
+		     int (*seen)(void *arg, const void *key, const void *value), void *arg)
+{
+	struct dump dump CLEANUP(dump) = {.key_size = key_size, .value_size = value_size};
+	__u32 batch = 0, n;
+	int more = 1, err;
+
+	for (void *from = NULL; more > 0; from = &batch) {
+		more = read_batch(map, &dump, from, &batch, &n);
+		if (more < 0)
+			return more;
+		for (size_t i = 0; i < n; i++) {
+			err = seen(arg, (char *)dump.keys + i * key_size,
+				   (char *)dump.values + i * value_size);
+			if (err)
+				return err;
+		}
+	}
+	return 0;
+}
+
 int kernel_maps_sites(int map, __u32 epoch, struct site_key **ret_keys,
 		      struct site_counters **ret_values, size_t *ret_count)
 {
@@ -140,10 +161,12 @@ int kernel_maps_threads(int map, struct threads *threads)
 	return 0;
 }
 
-/* As live_filter_slot() in bpf/live.bpf.h. */
-static __u32 *filter_slot(__u32 *filter, __u64 address)
+/* As live_filter_slot() and live_forget() in bpf/live.bpf.h. */
+void kernel_maps_forget(__u32 *filter, __u64 address)
 {
-	return &filter[(address >> 4) * 0x9e3779b97f4a7c15ull >> (64 - LIVE_FILTER_BITS)];
+	__u64 hash = (address >> 4) * 0x9e3779b97f4a7c15ull;
+
+	__atomic_fetch_sub(&filter[hash >> (64 - LIVE_FILTER_BITS)], 1, __ATOMIC_SEQ_CST);
 }
 
 int kernel_maps_purge(int map, __u32 *filter, bool (*gone)(void *arg, __u32 serial), void *arg,
@@ -169,8 +192,7 @@ int kernel_maps_purge(int map, __u32 *filter, bool (*gone)(void *arg, __u32 seri
 		for (size_t i = 0; i < n; i++) {
 			if (!gone(arg, keys[i].serial) || bpf_map_delete_elem(map, &keys[i]))
 				continue;
-			__atomic_fetch_sub(filter_slot(filter, keys[i].address), 1,
-					   __ATOMIC_SEQ_CST);
+			kernel_maps_forget(filter, keys[i].address);
 			*ret_bytes += records[i].weight.bytes;
 		}
 	}

@@ -14,6 +14,13 @@
 int kernel_maps_sites(int map, __u32 epoch, struct site_key **ret_keys,
 		      struct site_counters **ret_values, size_t *ret_count);
 
+/*
+ * Calls seen() for every entry, in some order; those that are there all the while are seen exactly
+ * once. It may delete the entry. Errors: those of the map and of seen(), -ENOMEM.
+ */
+int kernel_maps_each(int map, size_t key_size, size_t value_size,
+		     int (*seen)(void *arg, const void *key, const void *value), void *arg);
+
 /* Calls seen() for all that are there, as they were when the call began. */
 int kernel_maps_processes(int map,
 			  int (*seen)(void *arg, __u32 serial, const struct process_info *info),
@@ -21,6 +28,8 @@ int kernel_maps_processes(int map,
 
 /* Adds all names of threads that are there. Errors: -ENOMEM, those of the map. */
 int kernel_maps_threads(int map, struct threads *threads);
+/* One record less in the live filter. */
+void kernel_maps_forget(__u32 *filter, __u64 address);
 
 /*
  * Deletes the live records of serials for which gone() says so, and takes them out of the filter.

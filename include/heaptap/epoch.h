@@ -24,7 +24,8 @@ enum epoch_reason {
 struct epoch_totals {
 	__u64 alloc_bytes;
 	__u64 freed_bytes;
-	__u64 gone_bytes; /* that were in use when their process exited or executed */
+	__u64 gone_bytes;      /* that were in use when their process exited or executed */
+	__u64 inherited_bytes; /* that forked children had in use from their beginning */
 };
 
 struct epoch_record {
@@ -51,9 +52,10 @@ struct epoch_state {
 
 static inline __u64 epoch_inuse_bytes(const struct epoch_totals *totals)
 {
+	__u64 had = totals->alloc_bytes + totals->inherited_bytes;
 	__u64 left = totals->freed_bytes + totals->gone_bytes;
 
-	return totals->alloc_bytes > left ? totals->alloc_bytes - left : 0;
+	return had > left ? had - left : 0;
 }
 
 /*
@@ -66,7 +68,7 @@ static inline __u32 epoch_close_locked(volatile struct epoch_state *state, __u32
 	__u32 epoch = state->current;
 	volatile struct epoch_record *record = &state->records[epoch % EPOCH_RECORDS];
 	struct epoch_totals totals = {state->totals.alloc_bytes, state->totals.freed_bytes,
-				      state->totals.gone_bytes};
+				      state->totals.gone_bytes, state->totals.inherited_bytes};
 	__u64 inuse = epoch_inuse_bytes(&totals);
 
 	/* The thresholds move on in any case, so that a refused close is one, and counted once. */
@@ -82,6 +84,7 @@ static inline __u32 epoch_close_locked(volatile struct epoch_state *state, __u32
 	record->totals.alloc_bytes = totals.alloc_bytes;
 	record->totals.freed_bytes = totals.freed_bytes;
 	record->totals.gone_bytes = totals.gone_bytes;
+	record->totals.inherited_bytes = totals.inherited_bytes;
 	state->current = epoch + 1;
 	return epoch;
 }

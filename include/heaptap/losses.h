@@ -34,6 +34,12 @@
 	X(LIVE_FULL, "live_full",                                                                  \
 	  "allocations counted in alloc_* but not in inuse_*: the live table, or the share of it " \
 	  "that one process may take, was full (--max-live)")                                      \
+	X(COPY_MISSED, "copy_missed",                                                              \
+	  "blocks that a forked child does not have in inuse_*: its parent freed them before "     \
+	  "they were copied, and no room was left to keep them (--fork-copy)")                     \
+	X(COPY_FREE_MISSED, "copy_free_missed",                                                    \
+	  "frees of inherited blocks not counted: a forked child made them before the blocks "     \
+	  "were copied, and no room was left to note them (--fork-copy)")                          \
 	X(THROW_LATE, "throw_late",                                                                \
 	  "exceptions that met a return probe before the loader had taken it away: they end the "  \
 	  "program")                                                                               \

@@ -40,11 +40,15 @@ struct process_info {
 	__u64 live;	/* records in the live table */
 	__u32 last;	/* it was the last process of the scope */
 	__u32 executed; /* it began at an exec, and so from its first instruction */
+	__u32 parent;	/* the serial that copies come from, if a fork began it */
+	__u32 fork;	/* its fork by the fork clock while its copies are due, else 0 */
+	__u32 fork_epoch;
+	__u32 copies; /* children whose copies of its records are due */
 	char comm[PROCESS_COMM_SIZE];
 	__u64 cgroup_id; /* in kernfs, of the hierarchy that settings name; 0 if it was there before
 			  */
 };
 
-_Static_assert(sizeof(struct process_info) == 72, "process_info has no padding");
+_Static_assert(sizeof(struct process_info) == 88, "process_info has no padding");
 
 #endif

@@ -16,7 +16,8 @@ struct settings {
 	__u8 follow;	    /* children of processes in the scope come into it */
 	__s8 cgroup_subsys; /* a v1 hierarchy's, or -1 for the v2 hierarchy */
 	__u8 label_threads; /* sites and live records carry the name of their thread */
-	__u8 pad[2];
+	__u8 fork_copy;	    /* forked children get copies of live records */
+	__u8 pad;
 	__u32 own_tgid;	     /* the loader's, which is in no scope */
 	__u32 max_live_each; /* live records that one of several processes may have */
 	__u64 cgroup_id;     /* of the directory in kernfs */

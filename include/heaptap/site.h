@@ -22,12 +22,14 @@ struct site_counters {
 struct live_key {
 	__u64 address;
 	__u32 serial;
-	__u32 pad;
+	__u32 inherited; /* a copy of a record of the parent's */
 };
 
 struct live_record {
 	__u64 stack_id;
 	struct weight weight;
+	__u32 born; /* fork clock, see heaptap/fork_copy.h */
+	__u32 pad;
 };
 
 /*
