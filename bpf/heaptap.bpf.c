@@ -127,6 +127,8 @@ static __always_inline void record_make(struct live_record *record, __u64 pc, __
 					__u32 serial, const struct weight *weight)
 {
 	record->weight = *weight;
+	record->born = fork_clock;
+	record->pad = 0;
 	if (settings.label_threads)
 		record->weight.thread = thread_number(weight->bytes);
 	record->stack_id = stack_capture(pc, sp, bp, serial, weight->bytes);

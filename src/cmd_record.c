@@ -46,6 +46,7 @@ enum {
 	OPT_UNIT,
 	OPT_FOLLOW,
 	OPT_NO_FOLLOW,
+	OPT_FORK_COPY,
 	OPT_SPLIT,
 	OPT_LABEL_THREADS,
 	OPT_MAX_STACKS,
@@ -71,6 +72,9 @@ static const struct argp_option record_options[] = {
 	 "too",
 	 1},
 	{"no-follow", OPT_NO_FOLLOW, NULL, 0, NULL, 1},
+	{"fork-copy", OPT_FORK_COPY, NULL, 0,
+	 "A forked child has in use what its parent had; otherwise only what it allocates itself",
+	 1},
 	{"max-processes", OPT_MAX_PROCESSES, "COUNT", 0,
 	 "Processes to count at a time (default 4096)", 1},
 	{"max-slowdown", OPT_MAX_SLOWDOWN, "PERCENT", 0,
@@ -298,6 +302,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_NO_FOLLOW:
 		options->no_follow = true;
 		return 0;
+	case OPT_FORK_COPY:
+		options->fork_copy = true;
+		return 0;
 	case OPT_SPLIT:
 		options->split = true;
 		return 0;
@@ -449,6 +456,11 @@ int cmd_record(int argc, char **argv)
 	options.reach_all = options.follow;
 	options.follow |= in_cgroup || options.target.command;
 	options.follow &= !options.no_follow;
+	if (options.fork_copy && !options.follow && !options.target.all && !in_cgroup) {
+		log_error(0, "--fork-copy is about children, and they are not taken along: %s",
+			  options.no_follow ? "leave --no-follow out" : "add --follow");
+		return 2;
+	}
 	if (!options.max_live)
 		options.max_live =
 			options.sample_bytes == 1 ? DEFAULT_MAX_LIVE_EXACT : DEFAULT_MAX_LIVE;

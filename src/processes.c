@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "copies.h"
+
 /* Processes that have left and are kept apart. */
 #define MAX_LEFT 1024
 
@@ -23,6 +25,7 @@ struct state {
 
 struct processes {
 	struct kernel *kernel;
+	struct copies *copies;	       /* NULL: forked children get none */
 	struct snapshot_process *list; /* by serial */
 	struct state *states;
 	size_t count;
@@ -52,9 +55,20 @@ void processes_free(struct processes *processes)
 {
 	if (!processes)
 		return;
+	copies_free(processes->copies);
 	free(processes->list);
 	free(processes->states);
 	free(processes);
+}
+
+int processes_copy_forks(struct processes *processes, bool split)
+{
+	return copies_new(processes->kernel, split, &processes->copies);
+}
+
+int processes_inherit(struct processes *processes, struct heap *heap, struct epoch_record *record)
+{
+	return processes->copies ? copies_inherit(processes->copies, heap, record) : 0;
 }
 
 /* Where a serial is, or would be. */
@@ -156,7 +170,8 @@ static int see(void *arg, __u32 serial, const struct process_info *info)
 		state->cgroup_id = info->cgroup_id;
 		find_cgroup(processes, process, info->cgroup_id);
 	}
-	if (!info->gone || state->gone_ns)
+	/* Its records are needed until its children have their copies of them. */
+	if (!info->gone || state->gone_ns || info->fork || info->copies)
 		return 0;
 	state->gone_ns = info->gone_ns;
 	state->last = info->last;
@@ -178,8 +193,10 @@ static bool is_gone(void *arg, __u32 serial)
 
 int processes_update(struct processes *processes)
 {
-	int err = kernel_read_processes(processes->kernel, see, processes);
+	int err = processes->copies ? copies_make(processes->copies) : 0;
 
+	if (!err)
+		err = kernel_read_processes(processes->kernel, see, processes);
 	if (err || !processes->left)
 		return err;
 	processes->left = false;

@@ -21,6 +21,10 @@ int processes_new(struct kernel *kernel, struct cgroup_names *cgroups, const cha
 void processes_free(struct processes *processes);
 DEFINE_CLEANUP(processes, struct processes *, processes_free)
 
+/* Forked children get copies of live records. See copies_new() and copies_inherit(). */
+int processes_copy_forks(struct processes *processes, bool split);
+int processes_inherit(struct processes *processes, struct heap *heap, struct epoch_record *record);
+
 /*
  * Takes note of who came and who left, and of what the latter leave in the live table. Returns 0 or
  * a negative errno.

@@ -101,6 +101,7 @@ static int open_kernel(struct session *session, enum attach_mode mode)
 					 : options->max_live / 4 * 3 + 1,
 		.max_stacks = options->max_stacks,
 		.max_processes = options->max_processes,
+		.fork_copy = options->fork_copy,
 		.mode = mode,
 		.label_threads = options->label_threads,
 		.verbose = options->verbose,
@@ -175,6 +176,8 @@ static int drain_epochs(struct session *session)
 			err = processes_update(session->processes);
 		if (!err)
 			err = kernel_drain(session->kernel, record.epoch, add_site, session);
+		if (!err)
+			err = processes_inherit(session->processes, session->heap, &record);
 		if (err)
 			return log_error(err, "read the kernel's counters");
 		err = settle_and_write(session, &record);
@@ -412,6 +415,8 @@ static int open_links(struct session *session, enum attach_mode mode)
 		return -ENOMEM;
 	err = processes_new(session->kernel, target_cgroups(session->target),
 			    target_container(session->target), &session->processes);
+	if (!err && session->options->fork_copy)
+		err = processes_copy_forks(session->processes, session->options->split);
 	if (!err)
 		err = attach_new(mode, kernel_programs(session->kernel),
 				 reach == REACH_EACH ? pids : &all,

@@ -18,6 +18,7 @@ struct session_options {
 	bool follow;	/* children of targets, too */
 	bool no_follow; /* also where that is the default */
 	bool reach_all; /* and that from their first instruction on, see scope_links.h */
+	bool fork_copy; /* children inherit what their parents have in use */
 	bool split;	/* a series of files for each process */
 	bool label_threads;
 	const char *prefix;
