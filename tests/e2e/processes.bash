@@ -91,3 +91,15 @@ processes_match() {
 losses() {
 	pprof -comments "$1" | grep '^loss'
 }
+
+# map_id NAME: of a map that the process $profiler holds.
+map_id() {
+	sed -n 's/^map_id:[[:space:]]*//p' "/proc/$profiler"/fdinfo/* | sort -u |
+		while read -r id; do bpftool map show id "$id" -j; done |
+		jq -r --arg name "$1" 'select(.name == $name) | .id'
+}
+
+# map_has NAME COUNT: so many entries.
+map_has() {
+	[ "$(bpftool map dump id "$(map_id "$1")" -j | jq length)" -eq "$2" ]
+}

@@ -255,18 +255,6 @@ end_session() {
 	[ "$(find . -name 'p.*' | wc -l)" -eq 4 ]
 }
 
-# map_id NAME: of a map that the profiler holds.
-map_id() {
-	sed -n 's/^map_id:[[:space:]]*//p' "/proc/$profiler"/fdinfo/* | sort -u |
-		while read -r id; do bpftool map show id "$id" -j; done |
-		jq -r --arg name "$1" 'select(.name == $name) | .id'
-}
-
-# map_has NAME COUNT: so many entries.
-map_has() {
-	[ "$(bpftool map dump id "$(map_id "$1")" -j | jq length)" -eq "$2" ]
-}
-
 @test "processes that have ended leave nothing in the kernel's maps" {
 	spawn_waiting one storm 100
 	one=$PID

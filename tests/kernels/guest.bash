@@ -115,7 +115,8 @@ test_programs_load() {
 
 	spawn idle "$WORKLOADS/idle"
 	wait_for_line idle.out '^idle'
-	attach heaptap "$PID" -v "$@"
+	# With what has most code.
+	attach heaptap "$PID" -v --follow --fork-copy "$@"
 	verified >programs
 	while read -r name insns; do
 		echo "# $MODE: $name $insns verified instructions"
@@ -224,6 +225,29 @@ test_forks() {
 	! dmesg | grep -E 'traps: forks|segfault|trap int3'
 }
 
+# What all have allocated, and what the last one has in use, which has it from its parents.
+test_fork_copy() {
+	record --follow --fork-copy --sample-bytes 1 -- "$WORKLOADS/copies" orphan 500
+	awk '
+		/^process=/ { last = $2 == "role=last" }
+		/^site=/ {
+			sites[$1]
+			for (i = 2; i <= NF; i++) {
+				split($i, field, "=")
+				if (last || field[1] ~ /^alloc/)
+					sum[$1 " " field[1]] += field[2]
+			}
+		}
+		END {
+			for (site in sites)
+				printf "%s alloc_objects=%d alloc_space=%d inuse_objects=%d inuse_space=%d\n", site,
+					sum[site " alloc_objects"], sum[site " alloc_space"],
+					sum[site " inuse_objects"], sum[site " inuse_space"]
+		}' truth.* >sums
+	matches_truth sums "$(last_snapshot p)"
+	grep -q 'site=held_block .*inuse_objects=[1-9]' sums
+}
+
 # ------------------------------------------------------------------ attaching
 
 test_killed_profiler() {
@@ -320,6 +344,7 @@ check_mode() {
 	check "$1: threads" test_exact threads 2000
 	check "$1: threads that come and go" test_exact churn 100
 	check "$1: forks" test_forks
+	check "$1: copies for forked children" test_fork_copy
 	check "$1: jumps, cancels and deaths in realloc" test_exact jumps
 	check "$1: attached by PID: calls" test_exact_by_pid calls
 	check "$1: attached by PID: realloc" test_exact_by_pid realloc

@@ -28,6 +28,7 @@
 
 #include "elf/symtab.h"
 #include "heaptap/epoch.h"
+#include "heaptap/fork_copy.h"
 #include "heaptap/settings.h"
 #include "heaptap/stack.h"
 #include "heaptap/weight.h"

@@ -131,6 +131,9 @@ static void __attribute__((noreturn)) end_child(const char *role)
 	require(write(written[1], &byte, 1) == 1);
 	close(gate[1]);
 	require(read(gate[0], &byte, 1) == 0);
+	/* Its parent is to be the last one. */
+	while (wait(NULL) > 0)
+		;
 	_exit(0);
 }
 
@@ -161,6 +164,15 @@ static void run_one(void)
 		end_child("child");
 	}
 	change(2);
+	await_children(1);
+}
+
+/* A child that has what its parent has. */
+static void run_idle(void)
+{
+	hold();
+	if (fork_child() == 0)
+		end_child("child");
 	await_children(1);
 }
 
@@ -258,7 +270,7 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } commands[] = {
-	{"one", run_one},	{"many", run_many}, {"nested", run_nested},
+	{"idle", run_idle},	{"one", run_one},   {"many", run_many},	  {"nested", run_nested},
 	{"orphan", run_orphan}, {"exec", run_exec}, {"short", run_short},
 };
 
