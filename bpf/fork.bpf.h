@@ -116,12 +116,14 @@ static __always_inline void fork_end(__u32 serial)
 }
 
 /* The child has freed the block already. */
-static __always_inline void fork_undo(struct process_info *info, __u32 serial, __u64 address,
-				      const struct live_record *record,
+static __always_inline void fork_undo(struct process_info *info, __u32 serial,
+				      struct fork_entry *entry, const struct live_record *record,
 				      const struct fork_free *freed)
 {
+	__u64 address = entry->address;
 	struct fork_kept_key key = {.address = address, .serial = serial, .died = freed->died};
 
+	entry->freed = freed->epoch;
 	site_freed_in(freed->epoch, serial, record);
 	/* Its own children may have been forked before that. */
 	if (!info->copies || record->born >= key.died)
@@ -144,7 +146,7 @@ static __always_inline bool fork_copy_one(struct process_info *info, __u32 seria
 	record.born = info->fork;
 	freed = bpf_map_lookup_elem(&fork_frees, &key);
 	if (freed) {
-		fork_undo(info, serial, key.address, &record, freed);
+		fork_undo(info, serial, entry, &record, freed);
 		return true;
 	}
 	/* Nothing will be freed any more; the table need it only for children of its own. */
@@ -163,7 +165,7 @@ static __always_inline bool fork_copy_one(struct process_info *info, __u32 seria
 	if (freed && !bpf_map_delete_elem(&live, &key)) {
 		live_share(serial, -1);
 		live_forget(key.address);
-		fork_undo(info, serial, key.address, &record, freed);
+		fork_undo(info, serial, entry, &record, freed);
 	}
 	return true;
 }

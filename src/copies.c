@@ -48,7 +48,8 @@ struct inherited {
 	struct weight weight;
 	uint32_t serial;
 	uint32_t epoch;
-	uint32_t made; /* epoch */
+	uint32_t made;	      /* epoch */
+	uint64_t freed_bytes; /* of the weight, in the epoch of the fork and before the copy */
 	struct inherited *next;
 	UT_hash_handle hh; /* while its child's copies are made */
 };
@@ -271,8 +272,9 @@ struct gift {
 	struct inherited *stacks;
 };
 
-static int count_copy(struct gift *gift, const struct live_record *record)
+static int count_copy(struct gift *gift, const struct fork_entry *entry)
 {
+	const struct live_record *record = &entry->record;
 	struct inherited *known;
 
 	HASH_FIND(hh, gift->stacks, &record->stack_id, sizeof(record->stack_id), known);
@@ -293,6 +295,8 @@ static int count_copy(struct gift *gift, const struct live_record *record)
 	known->weight.bytes += record->weight.bytes;
 	known->weight.objects += record->weight.objects;
 	known->weight.variance += record->weight.variance;
+	if (entry->freed == known->epoch)
+		known->freed_bytes += record->weight.bytes;
 	return 0;
 }
 
@@ -308,7 +312,7 @@ static int give(struct gift *gift, bool done)
 	err = kernel_copies_make(maps);
 	for (size_t i = 0; i < batch->count && !err; i++)
 		if (!batch->entries[i].refused)
-			err = count_copy(gift, &batch->entries[i].record);
+			err = count_copy(gift, &batch->entries[i]);
 	batch->count = 0;
 	return err;
 }
@@ -458,8 +462,10 @@ int copies_inherit(struct copies *copies, struct heap *heap, struct epoch_record
 		err = heap_inherit(heap, one->serial, one->stack_id, &one->weight);
 		if (err)
 			return err;
-		if (one->made > record->epoch)
+		if (one->made > record->epoch) {
 			record->totals.inherited_bytes += one->weight.bytes;
+			record->totals.freed_bytes += one->freed_bytes;
+		}
 		*link = one->next;
 		free(one);
 	}

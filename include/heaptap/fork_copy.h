@@ -31,8 +31,9 @@ struct fork_free {
 struct fork_entry {
 	__u64 address;
 	struct live_record record;
-	__u32 refused; /* by the program: the live table, or the child's share of it, is full */
-	__u32 pad;
+	/* Set by the program: the live table, or the child's share of it, is full. */
+	__u32 refused;
+	__u32 freed; /* the epoch in which the child has freed it already, or 0 */
 };
 
 #define FORK_BATCH 512

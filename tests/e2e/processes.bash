@@ -94,7 +94,7 @@ losses() {
 
 # map_id NAME: of a map that the process $profiler holds.
 map_id() {
-	sed -n 's/^map_id:[[:space:]]*//p' "/proc/$profiler"/fdinfo/* | sort -u |
+	sed -n 's/^map_id:[[:space:]]*//p' "/proc/${profiler:?}"/fdinfo/* | sort -u |
 		while read -r id; do bpftool map show id "$id" -j; done |
 		jq -r --arg name "$1" 'select(.name == $name) | .id'
 }
