@@ -583,8 +583,10 @@ SEC("syscall")
 int fork_copy(void *ctx)
 {
 	bpf_loop(fork_batch.count, fork_copy_next, NULL, 0);
-	epoch_check();
-	if (fork_batch.done)
+	if (fork_batch.done) {
 		fork_end(fork_batch.serial);
+		/* Not before all that the child has is there. */
+		epoch_check();
+	}
 	return 0;
 }

@@ -48,8 +48,9 @@ struct inherited {
 	struct weight weight;
 	uint32_t serial;
 	uint32_t epoch;
-	uint32_t made;	      /* epoch */
-	uint64_t freed_bytes; /* of the weight, in the epoch of the fork and before the copy */
+	/* Copied after that epoch was closed, and those of them that were freed before it was. */
+	uint64_t late_bytes;
+	uint64_t late_freed_bytes;
 	struct inherited *next;
 	UT_hash_handle hh; /* while its child's copies are made */
 };
@@ -272,7 +273,7 @@ struct gift {
 	struct inherited *stacks;
 };
 
-static int count_copy(struct gift *gift, const struct fork_entry *entry)
+static int count_copy(struct gift *gift, const struct fork_entry *entry, bool late)
 {
 	const struct live_record *record = &entry->record;
 	struct inherited *known;
@@ -285,7 +286,6 @@ static int count_copy(struct gift *gift, const struct fork_entry *entry)
 		known->stack_id = record->stack_id;
 		known->serial = gift->fork->serial;
 		known->epoch = gift->fork->epoch;
-		known->made = *gift->copies->maps.epoch;
 		HASH_ADD(hh, gift->stacks, stack_id, sizeof(known->stack_id), known);
 		if (!known->hh.tbl) {
 			free(known);
@@ -295,8 +295,10 @@ static int count_copy(struct gift *gift, const struct fork_entry *entry)
 	known->weight.bytes += record->weight.bytes;
 	known->weight.objects += record->weight.objects;
 	known->weight.variance += record->weight.variance;
-	if (entry->freed == known->epoch)
-		known->freed_bytes += record->weight.bytes;
+	if (late)
+		known->late_bytes += record->weight.bytes;
+	if (late && entry->freed == known->epoch)
+		known->late_freed_bytes += record->weight.bytes;
 	return 0;
 }
 
@@ -305,6 +307,7 @@ static int give(struct gift *gift, bool done)
 {
 	struct copy_maps *maps = &gift->copies->maps;
 	struct fork_batch *batch = maps->batch;
+	bool late = *maps->epoch != gift->fork->epoch;
 	int err;
 
 	batch->serial = gift->fork->serial;
@@ -312,7 +315,7 @@ static int give(struct gift *gift, bool done)
 	err = kernel_copies_make(maps);
 	for (size_t i = 0; i < batch->count && !err; i++)
 		if (!batch->entries[i].refused)
-			err = count_copy(gift, &batch->entries[i]);
+			err = count_copy(gift, &batch->entries[i], late);
 	batch->count = 0;
 	return err;
 }
@@ -462,10 +465,8 @@ int copies_inherit(struct copies *copies, struct heap *heap, struct epoch_record
 		err = heap_inherit(heap, one->serial, one->stack_id, &one->weight);
 		if (err)
 			return err;
-		if (one->made > record->epoch) {
-			record->totals.inherited_bytes += one->weight.bytes;
-			record->totals.freed_bytes += one->freed_bytes;
-		}
+		record->totals.inherited_bytes += one->late_bytes;
+		record->totals.freed_bytes += one->late_freed_bytes;
 		*link = one->next;
 		free(one);
 	}

@@ -172,3 +172,17 @@ filter_is_empty() {
 		grep -q '^heaptap: --fork-copy .*follow' err
 	done
 }
+
+@test "what is inherited counts for --inuse-interval" {
+	spawn heaptap "$HEAPTAP" record --follow --fork-copy --sample-bytes 1 --inuse-interval 5M -o p -- \
+		"$WORKLOADS/copies" --wait idle 20000
+	profiler=$PID
+	wait_attached heaptap
+	tell heaptap go
+	# 3 MB of the parent's alone do not get there.
+	wait_for_line heaptap.err '^Dumping heap profile .* \(6 MB currently in use\)$'
+	wait_for_line heaptap.out '^done'
+	tell heaptap end
+	wait_exit "$profiler"
+	processes_match p.0001.pb.gz "$(role_pids parent)" "$(role_pids child)"
+}
