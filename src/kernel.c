@@ -390,22 +390,8 @@ size_t kernel_child_count(const struct kernel *kernel)
 
 int kernel_read_calls(const struct kernel *kernel, struct call_counts *ret)
 {
-	size_t size = kernel->cpu_count * sizeof(struct call_counts);
-	_cleanup_free_ struct call_counts *counts = calloc(1, size);
-	__u32 key = 0;
-	int err;
-
-	if (!counts)
-		return -ENOMEM;
-	*ret = (struct call_counts){};
-	err = bpf_map__lookup_elem(kernel->object->maps.calls, &key, sizeof(key), counts, size, 0);
-	for (int cpu = 0; cpu < kernel->cpu_count && !err; cpu++) {
-		ret->inside += counts[cpu].inside;
-		ret->outside += counts[cpu].outside;
-		ret->picked_inside += counts[cpu].picked_inside;
-		ret->picked_outside += counts[cpu].picked_outside;
-	}
-	return err;
+	return kernel_maps_sum(bpf_map__fd(kernel->object->maps.calls), 0, kernel->cpu_count,
+			       (__u64 *)ret, sizeof(*ret) / sizeof(__u64));
 }
 
 void kernel_set_generation(struct kernel *kernel, unsigned int generation)
@@ -590,22 +576,11 @@ int kernel_read_images(struct kernel *kernel,
 
 int kernel_read_losses(struct kernel *kernel, struct loss_counter ret[LOSS_COUNT])
 {
-	size_t size = kernel->cpu_count * sizeof(struct loss_counter);
-	_cleanup_free_ struct loss_counter *counters = calloc(1, size);
-	int err;
+	int err = 0;
 
-	if (!counters)
-		return -ENOMEM;
-	memset(ret, 0, LOSS_COUNT * sizeof(*ret));
-	for (__u32 loss = 0; loss < LOSS_COUNT; loss++) {
-		err = bpf_map__lookup_elem(kernel->object->maps.losses, &loss, sizeof(loss),
-					   counters, size, 0);
-		if (err)
-			return err;
-		for (int cpu = 0; cpu < kernel->cpu_count; cpu++) {
-			ret[loss].count += counters[cpu].count;
-			ret[loss].bytes += counters[cpu].bytes;
-		}
-	}
-	return 0;
+	for (__u32 loss = 0; loss < LOSS_COUNT && !err; loss++)
+		err = kernel_maps_sum(bpf_map__fd(kernel->object->maps.losses), loss,
+				      kernel->cpu_count, (__u64 *)&ret[loss],
+				      sizeof(ret[loss]) / sizeof(__u64));
+	return err;
 }

@@ -9,6 +9,7 @@
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "util/cleanup.h"
 
@@ -196,5 +197,19 @@ int kernel_maps_purge(int map, __u32 *filter, bool (*gone)(void *arg, __u32 seri
 			*ret_bytes += records[i].weight.bytes;
 		}
 	}
+	return 0;
+}
+
+int kernel_maps_sum(int map, __u32 key, int cpu_count, __u64 *sums, size_t count)
+{
+	_cleanup_free_ __u64 *values = calloc(cpu_count * count, sizeof(*values));
+
+	if (!values)
+		return -ENOMEM;
+	memset(sums, 0, count * sizeof(*sums));
+	if (bpf_map_lookup_elem(map, &key, values))
+		return -errno;
+	for (size_t i = 0; i < cpu_count * count; i++)
+		sums[i % count] += values[i];
 	return 0;
 }

@@ -38,4 +38,10 @@ void kernel_maps_forget(__u32 *filter, __u64 address);
 int kernel_maps_purge(int map, __u32 *filter, bool (*gone)(void *arg, __u32 serial), void *arg,
 		      __u64 *ret_bytes);
 
+/*
+ * Sums the values of a per-CPU array's element over all CPUs; a value is count numbers of 64 bits.
+ * Errors: -ENOMEM, those of the map.
+ */
+int kernel_maps_sum(int map, __u32 key, int cpu_count, __u64 *sums, size_t count);
+
 #endif

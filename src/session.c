@@ -443,20 +443,6 @@ static int open_writer(struct session *session)
 	return err ? log_error(err, "start the session") : 0;
 }
 
-static int open_sights(struct session *session)
-{
-	const struct sights_context context = {
-		.kernel = session->kernel,
-		.images = session->images,
-		.tables = session->tables,
-		.runtimes = session->runtimes,
-		.processes = session->processes,
-	};
-	int err = sights_new(&context, &session->sights);
-
-	return err ? log_error(err, "start the session") : 0;
-}
-
 static void open_arrivals(struct session *session)
 {
 	struct arrivals *arrivals CLEANUP(arrivals) = NULL;
@@ -482,6 +468,7 @@ static int open_session(struct session *session)
 		.lines = !options->no_lines,
 	};
 	struct allocators_context allocators;
+	struct sights_context sights;
 	struct upload_maps maps;
 	enum attach_mode mode = ATTACH_AUTO;
 	int err;
@@ -513,18 +500,24 @@ static int open_session(struct session *session)
 	err = open_kernel(session, mode);
 	if (err)
 		return err;
+	session->root_fd = target_open_root(session->target);
+	maps = kernel_upload_maps(session->kernel);
 	err = throws_new(session->kernel, &session->throws);
+	if (!err)
+		err = tables_new(&maps, &session->tables);
 	if (!err)
 		err = loop_watch(&session->loop, kernel_event_fd(session->kernel));
 	if (!err)
 		err = open_links(session, mode);
 	if (err)
 		return log_error(err, "start the session");
-	session->root_fd = target_open_root(session->target);
-	maps = kernel_upload_maps(session->kernel);
-	err = tables_new(&maps, &session->tables);
-	if (err)
-		return log_error(err, "start the session");
+	sights = (struct sights_context){
+		.kernel = session->kernel,
+		.images = session->images,
+		.tables = session->tables,
+		.runtimes = session->runtimes,
+		.processes = session->processes,
+	};
 	allocators = (struct allocators_context){
 		.kernel = session->kernel,
 		.attach = session->attach,
@@ -544,10 +537,11 @@ static int open_session(struct session *session)
 		.plain_entries = options->plain_entries,
 	};
 	err = allocators_new(&allocators, &session->allocators);
-	if (!err)
-		err = open_sights(session);
 	if (err)
 		return err;
+	err = sights_new(&sights, &session->sights);
+	if (err)
+		return log_error(err, "start the session");
 	open_arrivals(session);
 	err = target_attach(session->target, session->allocators, session->arrivals != NULL);
 	if (err)
