@@ -154,6 +154,13 @@ static uint64_t id_of_path(const struct cgroup_names *names, const char *path)
 	return directory && !stat(directory, &status) ? status.st_ino : 0;
 }
 
+uint64_t cgroup_names_number(const struct cgroup_names *names, pid_t pid)
+{
+	char *path _cleanup_free_ = names->mount ? path_of_process(names, pid) : NULL;
+
+	return path ? id_of_path(names, path) : 0;
+}
+
 struct search {
 	uint64_t id;
 	char *found;
@@ -280,26 +287,18 @@ struct cgroup_name cgroup_names_find(struct cgroup_names *names, uint64_t id, pi
 	const struct cgroup_name none = {"", ""};
 	char *path _cleanup_free_ = NULL;
 	struct entry *entry = NULL;
-	uint64_t own;
 	size_t at;
 
-	if (!names->mount)
+	if (!names->mount || !id)
 		return none;
-	if (!id) {
-		path = path_of_process(names, pid);
-		id = path ? id_of_path(names, path) : 0;
-	}
 	at = place_of(names, id);
 	if (at < names->count && names->entries[at].id == id)
 		entry = &names->entries[at];
 	if (!entry && names->count < MAX_NAMES) {
-		if (!path) {
-			path = path_of_process(names, pid);
-			own = path ? id_of_path(names, path) : 0;
-			if (own != id) {
-				free(path);
-				path = id ? path_of_id(names, id) : NULL;
-			}
+		path = path_of_process(names, pid);
+		if (!path || id_of_path(names, path) != id) {
+			free(path);
+			path = path_of_id(names, id);
 		}
 		if (path)
 			entry = add(names, id, take_ptr(path));

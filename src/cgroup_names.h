@@ -32,8 +32,13 @@ DEFINE_CLEANUP(cgroup_names, struct cgroup_names *, cgroup_names_free)
 const char *cgroup_names_controller(const struct cgroup_names *names);
 
 /*
- * The cgroup of that number in kernfs, which pid was seen in; by pid alone if the number is 0.
- * Never fails: what cannot be found has no path.
+ * The number in kernfs of the cgroup that a process is in; 0 if it is gone. Of one that has ended
+ * and waits for its parent, v1 says that it is in the root.
+ */
+uint64_t cgroup_names_number(const struct cgroup_names *names, pid_t pid);
+
+/*
+ * The cgroup of a number, which pid was seen in. Never fails: what cannot be found has no path.
  */
 struct cgroup_name cgroup_names_find(struct cgroup_names *names, uint64_t id, pid_t pid);
 

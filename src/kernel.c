@@ -329,7 +329,8 @@ static __u64 monotonic_ns(void)
 	return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
-int kernel_add_process(struct kernel *kernel, pid_t pid, const char *comm, bool held)
+int kernel_add_process(struct kernel *kernel, pid_t pid, const char *comm, __u64 cgroup_id,
+		       bool held)
 {
 	struct heaptap_bpf *object = kernel->object;
 	__u32 key = pid,
@@ -340,6 +341,7 @@ int kernel_add_process(struct kernel *kernel, pid_t pid, const char *comm, bool 
 		.inner_tgid = process_inner_pid(pid),
 		.start_ns = monotonic_ns(),
 		.executed = held,
+		.cgroup_id = cgroup_id,
 	};
 	int err;
 

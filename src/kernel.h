@@ -92,7 +92,8 @@ int kernel_add_foreign_call(struct kernel *kernel, __u32 image_id, __u32 return_
  * Takes a process into the scope, unless it is in there. held: until its next exec nothing is
  * counted. Errors: -E2BIG if the table is full.
  */
-int kernel_add_process(struct kernel *kernel, pid_t pid, const char *comm, bool held);
+int kernel_add_process(struct kernel *kernel, pid_t pid, const char *comm, __u64 cgroup_id,
+		       bool held);
 bool kernel_has_process(const struct kernel *kernel, pid_t pid);
 /* Takes out one that was gone before its exit could be seen. -ESRCH if it was not in there. */
 int kernel_drop_process(struct kernel *kernel, pid_t pid);

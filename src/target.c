@@ -360,7 +360,9 @@ int target_enter(struct target *target, struct kernel *kernel)
 {
 	for (size_t i = 0; i < target->count; i++) {
 		const struct member *member = &target->members[i];
-		int err = kernel_add_process(kernel, member->pid, member->comm, target->argv);
+		int err = kernel_add_process(kernel, member->pid, member->comm,
+					     cgroup_names_number(target->cgroups, member->pid),
+					     target->argv);
 
 		if (err == -E2BIG) {
 			log_warning("more than the %zu processes that --max-processes allows: the "

@@ -45,7 +45,7 @@ struct process_info {
 	__u32 fork_epoch;
 	__u32 copies; /* children whose copies of its records are due */
 	char comm[PROCESS_COMM_SIZE];
-	__u64 cgroup_id; /* in kernfs, of the hierarchy that settings name; 0 if it was there before
+	__u64 cgroup_id; /* in kernfs, of the hierarchy that settings name; 0 if it is not known
 			  */
 };
 
