@@ -532,7 +532,8 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	last = __sync_fetch_and_add(&process_count, -1) == 1;
 	if (!shared)
 		process_gone(serial, PROCESS_EXITED, last, task);
-	if (last && settings.scope != SCOPE_ALL)
+	/* While probes are placed, not all that are in the scope are known yet. */
+	if (last && epochs.active && settings.scope != SCOPE_ALL)
 		process_last_left();
 	return 0;
 }

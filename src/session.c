@@ -170,7 +170,7 @@ static int drain_epochs(struct session *session)
 	struct epoch_record record;
 	int err;
 
-	while (kernel_next_epoch(session->kernel, &record)) {
+	while (!session->done && kernel_next_epoch(session->kernel, &record)) {
 		err = sights_update(session->sights);
 		if (!err)
 			err = processes_update(session->processes);
@@ -394,7 +394,11 @@ static int start_target(struct session *session)
 		timer_set(session->loop.interval_fd, options->interval_s, options->interval_s);
 	if (options->duration_s)
 		timer_set(session->loop.duration_fd, options->duration_s, 0);
-	return 0;
+	/* Those that were there may all have exited before there was an end to tell. */
+	return !options->target.all && target_count(session->target) &&
+			       !kernel_process_count(session->kernel)
+		       ? close_and_drain(session, EPOCH_EXIT)
+		       : 0;
 }
 
 static int open_links(struct session *session, enum attach_mode mode)

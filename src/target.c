@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -356,6 +357,17 @@ int target_attach(struct target *target, struct allocators *allocators, bool wai
 	return allocators_report_none(allocators, target->words);
 }
 
+/* With all its threads; it may wait for its parent. */
+static bool has_exited(pid_t pid)
+{
+	struct pollfd process = {.fd = syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
+	bool exited = process.fd < 0 ? errno == ESRCH : poll(&process, 1, 0) > 0;
+
+	if (process.fd >= 0)
+		close(process.fd);
+	return exited;
+}
+
 int target_enter(struct target *target, struct kernel *kernel)
 {
 	for (size_t i = 0; i < target->count; i++) {
@@ -373,7 +385,7 @@ int target_enter(struct target *target, struct kernel *kernel)
 		if (err)
 			return log_error(err, "put PID %d into the scope", member->pid);
 		/* Its exit may have been missed. */
-		if (kill(member->pid, 0) && errno == ESRCH)
+		if (has_exited(member->pid))
 			kernel_drop_process(kernel, member->pid);
 	}
 	return 0;

@@ -338,3 +338,15 @@ postgres_programs() {
 	by_pid_leaf p.0001.pb.gz inuse_space | awk '$3 > 0 { print $1 }' | sort -u | comm -12 - backends >late
 	[ ! -s late ]
 }
+
+@test "a cgroup whose processes come and go while probes are placed" {
+	cgroup_new busy
+	spawn busy cgroup_enter "$CGROUP" sh -c 'while :; do (:); done'
+	wait_for_line "$CGROUP/cgroup.procs" "^$PID\$"
+	spawn heaptap "$HEAPTAP" record --cgroup "$CGROUP" --sample-bytes 1 --duration 1 -o p
+	profiler=$PID
+	wait_exit "$profiler"
+	reasons heaptap.err >measured
+	has_lines measured . 1
+	run ! grep -v '^Detaching, ' measured
+}
