@@ -20,6 +20,7 @@ struct state {
 	bool last;	  /* nobody was left */
 	bool executed;	  /* it goes on under another serial */
 	bool settled;
+	bool taken;    /* by processes_take_new() */
 	uint32_t into; /* the serial that it is added up under, or 0 */
 };
 
@@ -219,6 +220,14 @@ struct process_life processes_life(const struct processes *processes, size_t ind
 		.start_ns = processes->states[index].start_ns,
 		.gone_ns = processes->states[index].gone_ns,
 	};
+}
+
+bool processes_take_new(struct processes *processes, size_t index)
+{
+	bool is_new = !processes->states[index].taken;
+
+	processes->states[index].taken = true;
+	return is_new;
 }
 
 bool processes_only_one(const struct processes *processes)

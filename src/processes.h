@@ -41,6 +41,9 @@ struct process_life {
 };
 struct process_life processes_life(const struct processes *processes, size_t index);
 
+/* Whether it was not asked for before. */
+bool processes_take_new(struct processes *processes, size_t index);
+
 /* Whether there is one and never was another. */
 bool processes_only_one(const struct processes *processes);
 

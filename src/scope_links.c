@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,7 +29,6 @@ struct scope_links {
 	bool each;
 	pid_t pids[SCOPE_LINKS_MAX]; /* that are reached, if each is */
 	size_t count;
-	uint32_t last_serial; /* those up to it were looked at */
 	struct scope_links_late late;
 	struct call_counts counts; /* at the beginning of the window */
 	uint64_t begin_ns;
@@ -134,9 +134,8 @@ int scope_links_update(struct scope_links *links)
 		uint64_t end_ns;
 		int err;
 
-		if (process->serial <= links->last_serial || !process->pid)
+		if (!processes_take_new(links->context.processes, i) || !process->pid)
 			continue;
-		links->last_serial = process->serial;
 		if (knows(links, process->pid))
 			continue;
 		err = kernel_has_process(links->context.kernel, process->pid)
@@ -180,12 +179,12 @@ static size_t list_running(const struct scope_links *links, pid_t *pids, size_t 
 	return running;
 }
 
-/* From links to everybody to links to each. */
+/* From links to everybody to links to each; ratio is 0 if the scope makes no calls. */
 static int reach_each(struct scope_links *links, double ratio)
 {
 	unsigned int generation;
-	size_t count, list_count;
-	const struct snapshot_process *list;
+	char times[64] = "calls, unlike";
+	size_t count, known;
 	int err = processes_update(links->context.processes);
 
 	if (err)
@@ -208,12 +207,15 @@ static int reach_each(struct scope_links *links, double ratio)
 	log_verbose("Allocations so far: %.0f in the scope, %.0f in other processes",
 		    ldexp(links->counts.inside, -WEIGHT_OBJECTS_SHIFT),
 		    ldexp(links->counts.outside, -WEIGHT_OBJECTS_SHIFT));
-	list = processes_list(links->context.processes, &list_count);
-	links->last_serial = list_count ? list[list_count - 1].serial : 0;
-	log_info("Other processes make %.1f times as many calls as the scope: from now on they are "
+	processes_list(links->context.processes, &known);
+	for (size_t i = 0; i < known; i++)
+		processes_take_new(links->context.processes, i);
+	if (ratio > 0)
+		snprintf(times, sizeof(times), "%.1f times as many calls as", ratio);
+	log_info("Other processes make %s the scope: from now on they are "
 		 "left alone, and a process that starts in the scope is counted some milliseconds "
 		 "late (--follow: from its first instruction on, at the expense of the others)",
-		 ratio);
+		 times);
 	/* Those that started meanwhile. */
 	err = processes_update(links->context.processes);
 	return err ? err : scope_links_update(links);
@@ -243,7 +245,7 @@ int scope_links_judge(struct scope_links *links, uint64_t now_ns)
 	links->begin_ns = now_ns;
 	if (!scope_links_outnumbered(&past, duration_ns))
 		return 0;
-	return reach_each(links, (double)past.outside / (past.inside ? past.inside : 1));
+	return reach_each(links, past.inside ? (double)past.outside / past.inside : 0);
 }
 
 uint64_t scope_links_due_ns(const struct scope_links *links)

@@ -89,6 +89,34 @@ others_are_left_alone() {
 	others_are_left_alone --attach perf
 }
 
+@test "children are reached when a thousand have ended before" {
+	# More than are kept apart by PID.
+	cat >command <<-'END'
+		i=0
+		while [ $i -lt 1100 ]; do (:); i=$((i + 1)); done
+		echo forked
+		read -r line
+		"$WORKLOADS/idle" 100
+	END
+	spawn heaptap "$HEAPTAP" record -v --sample-bytes 1 -o p -- sh ./command
+	profiler=$PID
+	wait_for_line heaptap.out '^forked'
+	kill -USR2 "$profiler"
+	wait_for_line heaptap.err '\(signal\)$'
+	spawn outsider "$WORKLOADS/paced" 100000
+	wait_for_line heaptap.err 'they are left alone'
+	tell heaptap go
+	wait_for_line heaptap.out '^idle'
+	wait_for_line heaptap.err "PID $(sed -n 's/^idle //p' heaptap.out) is reached"
+	tell heaptap "a 5000"
+	wait_for_line heaptap.out '^done'
+	kill -INT "$profiler"
+	wait_exit "$profiler"
+	pid=$(sed -n 's/^idle //p' heaptap.out)
+	STARTED+=("$pid")
+	[ "$(sum "$pid" idle_malloc alloc_space)" = 5000 ]
+}
+
 @test "--follow counts children from their first instruction, whatever others do" {
 	spawn outsider "$WORKLOADS/paced" 100000
 	wait_for_line outsider.out '^paced'
