@@ -30,6 +30,7 @@
 #include "target.h"
 #include "throws.h"
 #include "util/clock.h"
+#include "util/descriptors.h"
 #include "util/log.h"
 #include "util/timer.h"
 #include "writer.h"
@@ -587,6 +588,7 @@ int session_run(const struct session_options *options)
 	};
 	int err;
 
+	descriptors_raise();
 	err = open_session(&session);
 	if (!err)
 		err = start_target(&session);

@@ -24,7 +24,8 @@ int log_error(int err, const char *format, ...)
 	vfprintf(stderr, format, args);
 	va_end(args);
 	if (err)
-		fprintf(stderr, ": %s", strerror(abs(err)));
+		fprintf(stderr, ": %s%s", strerror(abs(err)),
+			abs(err) == EMFILE ? " (raise the limit with `ulimit -n`)" : "");
 	fputc('\n', stderr);
 	return err ? -abs(err) : -EINVAL;
 }

@@ -460,3 +460,17 @@ musl() {
 @test "musl, static" {
 	musl -static
 }
+
+@test "a low soft limit of open files is raised, but not the command's" {
+	(
+		ulimit -Sn 24
+		"$HEAPTAP" record --sample-bytes 1 -o p -- sh -c 'ulimit -Sn' >out 2>log
+	)
+	[ "$(cat out)" = 24 ]
+	[ "$(count_snapshots p)" -eq 1 ]
+	(
+		ulimit -n 24
+		run -1 "$HEAPTAP" record -o q -- sleep 0
+		[[ $output == *'Too many open files (raise the limit with `ulimit -n`)'* ]]
+	)
+}
