@@ -13,6 +13,7 @@
 #include "proc/container_path.h"
 #include "proc/container_stores.h"
 #include "util/clock.h"
+#include "util/printable.h"
 
 /* Of a host that makes a cgroup per request, the later ones are not told apart. */
 #define MAX_NAMES 16384
@@ -277,6 +278,8 @@ static struct entry *add(struct cgroup_names *names, uint64_t id, char *path)
 		free(path);
 		return NULL;
 	}
+	printable(entry.path);
+	printable(entry.container);
 	memmove(&entries[at + 1], &entries[at], (names->count++ - at) * sizeof(*entries));
 	entries[at] = entry;
 	return &entries[at];

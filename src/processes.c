@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "copies.h"
+#include "util/printable.h"
 
 /* Processes that have left and are kept apart. */
 #define MAX_LEFT 1024
@@ -167,6 +168,7 @@ static int see(void *arg, __u32 serial, const struct process_info *info)
 	process = &processes->list[at];
 	state = &processes->states[at];
 	snprintf(process->comm, sizeof(process->comm), "%.16s", info->comm);
+	printable(process->comm);
 	if (state->cgroup_id != info->cgroup_id) {
 		state->cgroup_id = info->cgroup_id;
 		find_cgroup(processes, process, info->cgroup_id);

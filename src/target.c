@@ -15,6 +15,7 @@
 #include "proc/process.h"
 #include "proc/unit.h"
 #include "util/log.h"
+#include "util/printable.h"
 #include "util/root.h"
 
 /* A process that was there when the session began. */
@@ -218,6 +219,7 @@ static int find_container(struct target *target, const struct cgroup_mounts *mou
 		return err;
 	snprintf(target->container, sizeof(target->container), "%.64s",
 		 *container->name ? container->name : container->id);
+	printable(target->container);
 	target->cgroup = take_ptr(container->scope);
 	return 0;
 }
@@ -253,6 +255,7 @@ static void find_words(struct target *target)
 			 target->members[0].comm);
 	else
 		snprintf(target->words, sizeof(target->words), "%zu processes", target->count);
+	printable(target->words);
 }
 
 int target_open(const struct target_options *options, struct target **ret)

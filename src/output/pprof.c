@@ -15,7 +15,7 @@
 #include <zlib.h>
 
 #include "output/buffer.h"
-#include "util/utf8.h"
+#include "util/printable.h"
 
 #define WIRE_VARINT 0
 #define WIRE_BYTES  2
@@ -188,13 +188,10 @@ static void write_function(struct writer *w, const struct profile_function *func
 
 static void write_string(struct writer *w, const char *string)
 {
-	size_t start = w->message.size;
-
-	buffer_put(&w->message, string, strlen(string) + 1);
-	if (w->message.err)
-		return;
-	utf8_clean((char *)w->message.data + start);
-	w->message.size--;
+	buffer_put(&w->message, string, strlen(string));
+	/* Readers that keep to the format's letter refuse a whole file for one byte. */
+	if (!w->message.err)
+		utf8_repair((char *)w->message.data, w->message.size);
 	send_message(w, 6);
 }
 

@@ -14,6 +14,7 @@
 #include <sys/utsname.h>
 
 #include "util/cleanup.h"
+#include "util/printable.h"
 #include "util/text_file.h"
 
 /* include/linux/sched.h; stat shows the kernel's own flag word. */
@@ -56,6 +57,7 @@ int process_parse_stat(const char *text, struct process *ret)
 		length = sizeof(ret->comm) - 1;
 	memcpy(ret->comm, open + 1, length);
 	ret->comm[length] = 0;
+	printable(ret->comm);
 	ret->kernel_thread = flags & PF_KTHREAD;
 	ret->zombie = state == 'Z' || state == 'X' || state == 'x';
 	return 0;

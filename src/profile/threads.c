@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "util/utf8.h"
+#include "util/printable.h"
 
 /* By number, each at a place of its own that does not move; "" until it is known. */
 struct threads {
@@ -42,7 +42,7 @@ void threads_add(struct threads *threads, uint32_t number, const struct thread_n
 	memcpy(label, name->text, THREAD_NAME_SIZE - 1);
 	if (!*label)
 		memcpy(label, UNNAMED, sizeof(UNNAMED));
-	utf8_clean(label);
+	utf8_repair(label, strlen(label));
 }
 
 size_t threads_count(const struct threads *threads)

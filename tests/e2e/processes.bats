@@ -357,3 +357,25 @@ measured_part() {
 	[ "$(label_values "$(last_snapshot p)" pid | wc -l)" -le 4 ]
 	grep -q "^$(role_pids parent) " measured
 }
+
+@test "names of processes and cgroups that would break a line, a terminal or a reader" {
+	python=$(python3 -c 'import os, sys; print(os.path.realpath(sys.executable))')
+	spawn odd "$python" -c '
+import ctypes, sys
+ctypes.CDLL(None).prctl(15, b"a\n\x1b[31m\xff", 0, 0, 0)
+print("ready", flush=True)
+blocks = []
+for line in sys.stdin:
+    blocks.append(bytearray(100000))
+    print("done", flush=True)'
+	odd=$PID
+	wait_for_line odd.out '^ready'
+	spawn heaptap "$HEAPTAP" record --sample-bytes 1 -o p -p "$odd"
+	profiler=$PID
+	wait_attached heaptap
+	tell odd x
+	wait_for_line odd.out '^done'
+	end_session
+	grep -qxF "Attached to $odd (a??[31m?)" heaptap.err
+	[ "$(label_values p.0001.pb.gz comm)" = 'a??[31m?' ]
+}

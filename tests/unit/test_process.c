@@ -19,7 +19,7 @@ static void test_self(void **state)
 	assert_int_equal(process_read(getpid(), &process), 0);
 	assert_int_equal(process.pid, getpid());
 	assert_int_equal(process.tgid, getpid());
-	assert_string_equal(process.comm, "a) Z (1 \nX");
+	assert_string_equal(process.comm, "a) Z (1 ?X");
 	assert_false(process.zombie);
 	assert_false(process.kernel_thread);
 	assert_false(process.thread);
