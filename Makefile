@@ -90,9 +90,10 @@ $(LIB): $(LIBOBJS)
 	$(call msg,AR,$@)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
+# Whole, so that a name that two files define is an error.
 $(OUTPUT)/heaptap: $(OUTPUT)/obj/main.o $(LIB)
 	$(call msg,LINK,$@)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< -Wl,--whole-archive $(LIB) -Wl,--no-whole-archive $(LDLIBS) -o $@
 
 $(OUTPUT):
 	@mkdir -p $@
