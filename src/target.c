@@ -320,9 +320,11 @@ int target_scope(const struct target *target, bool follow, struct kernel_scope *
 	return 0;
 }
 
-/* Of several, those that are gone by now are passed over. */
+/* Of several, those that are gone by now are passed over, unless all are. */
 static int attach_members(struct target *target, struct allocators *allocators)
 {
+	bool any = target->all || target->cgroup;
+
 	for (size_t i = 0; i < target->count; i++) {
 		const struct member *member = &target->members[i];
 		int err = allocators_add_process(allocators, member->pid);
@@ -336,8 +338,9 @@ static int attach_members(struct target *target, struct allocators *allocators)
 		if (err && err != -ESRCH)
 			log_verbose("PID %d (%s) cannot be looked at (%s)", member->pid,
 				    member->comm, strerror(-err));
+		any |= err != -ESRCH;
 	}
-	return 0;
+	return any ? 0 : -ESRCH;
 }
 
 int target_attach(struct target *target, struct allocators *allocators, bool wait)
@@ -349,7 +352,8 @@ int target_attach(struct target *target, struct allocators *allocators, bool wai
 	else
 		err = attach_members(target, allocators);
 	if (err == -ESRCH)
-		return log_error(0, "PID %s exited before the probes were placed", target->words);
+		return log_error(0, "%s%s exited before the probes were placed",
+				 target_is_single(target) ? "PID " : "", target->words);
 	if (err || allocators_count(allocators))
 		return err;
 	if (wait && (target->all || target->cgroup || allocators_may_come(allocators))) {

@@ -379,3 +379,22 @@ for line in sys.stdin:
 	grep -qxF "Attached to $odd (a??[31m?)" heaptap.err
 	[ "$(label_values p.0001.pb.gz comm)" = 'a??[31m?' ]
 }
+
+has_a_map() {
+	grep -qs '^map_id' "/proc/$profiler"/fdinfo/*
+}
+
+@test "processes that all exit while probes are placed" {
+	for name in one two; do
+		spawn "$name" "$WORKLOADS/idle" 100
+		wait_for_line "$name.out" '^idle'
+		printf -v "$name" %d "$PID"
+	done
+	spawn heaptap "$HEAPTAP" record --follow -o p -p "$one,$two"
+	profiler=$PID
+	poll "$PATIENCE" has_a_map
+	# Nobody waits for them until the session has ended.
+	kill -9 "$one" "$two"
+	wait_exit "$profiler" || [ $? -eq 1 ]
+	grep -qE '^heaptap: 2 processes exited before the probes were placed|\(Exiting, ' heaptap.err
+}
