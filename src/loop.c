@@ -8,6 +8,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "util/clock.h"
 #include "util/log.h"
 
 int loop_watch(const struct loop *loop, int fd)
@@ -51,4 +52,13 @@ void loop_close(struct loop *loop)
 	for (unsigned int i = 0; i < sizeof(fds) / sizeof(*fds); i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
+}
+
+int loop_wait_ms(uint64_t due_ns)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+
+	if (due_ns == UINT64_MAX)
+		return -1;
+	return now >= due_ns ? 0 : (due_ns - now) / 1000000 + 1;
 }

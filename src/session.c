@@ -304,13 +304,11 @@ static int handle_events(struct session *session)
 
 static int wait_ms(const struct session *session)
 {
-	uint64_t now = clock_ns(CLOCK_MONOTONIC), due = scope_links_due_ns(session->links);
+	uint64_t due = scope_links_due_ns(session->links);
 
 	if (session->processes_due_ns && session->processes_due_ns < due)
 		due = session->processes_due_ns;
-	if (due == UINT64_MAX)
-		return -1;
-	return now >= due ? 0 : (due - now) / 1000000 + 1;
+	return loop_wait_ms(due);
 }
 
 static int run_loop(struct session *session)

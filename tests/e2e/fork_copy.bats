@@ -164,7 +164,7 @@ filter_is_empty() {
 }
 
 @test "--fork-copy needs children" {
-	for options in "-- true" "-p $$" "--no-follow -- true"; do
+	for options in "-p $$" "--no-follow -- true"; do
 		status=0
 		# shellcheck disable=SC2086
 		"$HEAPTAP" record --fork-copy $options 2>err || status=$?
