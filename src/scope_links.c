@@ -24,17 +24,34 @@
 /* Calls that have entered by the old links return in that time, but for a few. */
 #define SETTLE_US 20000
 
+/* An event for each probe of each process: it takes some 50 ms to place or remove one. */
+#define MAX_BY_EVENTS 8
+
+/* Signals and timers wait no longer than that, and for one more process to be reached. */
+#define UPDATE_NS 100000000ull
+
+/* So much time is no matter, beyond it no more than a quarter goes to reaching processes. */
+#define SPENT_MIN_NS 1000000000ull
+
 struct scope_links {
 	struct scope_links_context context;
 	bool each;
-	pid_t pids[SCOPE_LINKS_MAX]; /* that are reached, if each is */
+	pid_t *pids; /* that are reached, if each is */
 	size_t count;
 	struct scope_links_late late;
 	struct call_counts counts; /* at the beginning of the window */
 	uint64_t begin_ns;
 	uint64_t due_ns;
+	uint64_t each_ns;  /* since when each is reached */
+	uint64_t spent_ns; /* of that time, on reaching those that came */
+	bool behind;
 	bool failed; /* to link single processes */
 };
+
+size_t scope_links_max(enum attach_mode mode)
+{
+	return mode == ATTACH_PERF ? MAX_BY_EVENTS : SCOPE_LINKS_MAX;
+}
 
 int scope_links_new(const struct scope_links_context *context, struct scope_links **ret)
 {
@@ -43,8 +60,14 @@ int scope_links_new(const struct scope_links_context *context, struct scope_link
 	if (!links)
 		return -ENOMEM;
 	links->context = *context;
+	/* Where they must be reached one by one there may be more than the maximum. */
+	links->pids = calloc(context->max + context->pid_count, sizeof(*links->pids));
+	if (!links->pids) {
+		free(links);
+		return -ENOMEM;
+	}
 	links->each = context->reach == REACH_EACH;
-	links->begin_ns = clock_ns(CLOCK_MONOTONIC);
+	links->begin_ns = links->each_ns = clock_ns(CLOCK_MONOTONIC);
 	links->due_ns = links->begin_ns + WINDOW_NS;
 	if (links->each)
 		memcpy(links->pids, context->pids, context->pid_count * sizeof(*links->pids));
@@ -55,7 +78,15 @@ int scope_links_new(const struct scope_links_context *context, struct scope_link
 
 void scope_links_free(struct scope_links *links)
 {
+	if (!links)
+		return;
+	free(links->pids);
 	free(links);
+}
+
+bool scope_links_are_behind(const struct scope_links *links)
+{
+	return links->behind;
 }
 
 bool scope_links_are_late(const struct scope_links *links)
@@ -103,14 +134,39 @@ static int reach_all(struct scope_links *links)
 	return 0;
 }
 
+/* Whether processes come faster than they can be reached. */
+static bool is_too_slow(const struct scope_links *links)
+{
+	uint64_t since_ns = clock_ns(CLOCK_MONOTONIC) - links->each_ns;
+
+	return links->spent_ns > SPENT_MIN_NS && links->spent_ns > since_ns / 4;
+}
+
 /* Returns a negative errno only if the links to all could not be made either. */
 static int reach_one(struct scope_links *links, pid_t pid)
 {
-	int err = links->count < SCOPE_LINKS_MAX ? attach_add(links->context.attach, pid) : -E2BIG;
+	uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
+	int err =
+		links->count < links->context.max ? attach_add(links->context.attach, pid) : -E2BIG;
 
+	links->spent_ns += clock_ns(CLOCK_MONOTONIC) - start_ns;
 	if (!err) {
 		links->pids[links->count++] = pid;
 		log_verbose("PID %d is reached", pid);
+	}
+	/* Links to everybody are not allowed where they may kill others. */
+	if (links->context.reach == REACH_EACH) {
+		if (err && err != -ESRCH)
+			log_warning("PID %d is not counted: %s", pid,
+				    err == -E2BIG ? "too many processes are probed one by one"
+						  : strerror(-err));
+		return 0;
+	}
+	if ((!err || err == -ESRCH) && is_too_slow(links)) {
+		log_info("Processes start faster than they can be reached one by one: other "
+			 "processes pay for the probes again");
+		links->failed = true;
+		return reach_all(links);
 	}
 	if (!err || err == -ESRCH)
 		return 0;
@@ -124,11 +180,14 @@ int scope_links_update(struct scope_links *links)
 {
 	size_t count;
 	const struct snapshot_process *list = processes_list(links->context.processes, &count);
+	uint64_t begin_ns = clock_ns(CLOCK_MONOTONIC);
 
+	links->behind = false;
 	if (!links->each)
 		return 0;
 	remove_gone(links);
-	for (size_t i = 0; i < count && links->each; i++) {
+	links->spent_ns += clock_ns(CLOCK_MONOTONIC) - begin_ns;
+	for (size_t i = 0; i < count && links->each && !links->behind; i++) {
 		const struct snapshot_process *process = &list[i];
 		struct process_life life;
 		uint64_t end_ns;
@@ -146,8 +205,10 @@ int scope_links_update(struct scope_links *links)
 		life = processes_life(links->context.processes, i);
 		end_ns = life.gone_ns ? life.gone_ns : clock_ns(CLOCK_MONOTONIC);
 		links->late.count++;
+		links->late.ended += links->each && !knows(links, process->pid);
 		if (end_ns - life.start_ns > links->late.longest_ns)
 			links->late.longest_ns = end_ns - life.start_ns;
+		links->behind = clock_ns(CLOCK_MONOTONIC) - begin_ns > UPDATE_NS;
 	}
 	return 0;
 }
@@ -189,8 +250,8 @@ static int reach_each(struct scope_links *links, double ratio)
 
 	if (err)
 		return err;
-	count = list_running(links, links->pids, SCOPE_LINKS_MAX);
-	if (!count || count > SCOPE_LINKS_MAX)
+	count = list_running(links, links->pids, links->context.max);
+	if (!count || count > links->context.max)
 		return 0;
 	err = attach_replace(links->context.attach, links->pids, count, &generation);
 	if (err) {
@@ -204,6 +265,7 @@ static int reach_each(struct scope_links *links, double ratio)
 	attach_settle(links->context.attach);
 	links->count = count;
 	links->each = true;
+	links->each_ns = clock_ns(CLOCK_MONOTONIC);
 	log_verbose("Allocations so far: %.0f in the scope, %.0f in other processes",
 		    ldexp(links->counts.inside, -WEIGHT_OBJECTS_SHIFT),
 		    ldexp(links->counts.outside, -WEIGHT_OBJECTS_SHIFT));

@@ -29,12 +29,17 @@ struct scope_links_context {
 	struct processes *processes;
 	enum scope_reach reach;
 	const pid_t *pids; /* that are reached already, of REACH_EACH; copied */
-	size_t pid_count;  /* at most SCOPE_LINKS_MAX */
+	size_t pid_count;  /* at most max */
+	size_t max;	   /* scope_links_max() */
 };
+
+/* How many single processes may be reached by that mode. */
+size_t scope_links_max(enum attach_mode mode);
 
 /* Processes that were reached late, or ended before that. */
 struct scope_links_late {
 	size_t count;
+	size_t ended;	     /* of them, before that */
 	uint64_t longest_ns; /* from its start until it was reached */
 };
 
@@ -44,6 +49,8 @@ DEFINE_CLEANUP(scope_links, struct scope_links *, scope_links_free)
 
 /* After processes_update(): reaches those that came. Returns 0 or -ENOMEM. */
 int scope_links_update(struct scope_links *links);
+/* Whether there are more to reach than the last update had time for. */
+bool scope_links_are_behind(const struct scope_links *links);
 
 /* Looks at who makes the calls, if it is time for that. Prints what it changes. */
 int scope_links_judge(struct scope_links *links, uint64_t now_ns);

@@ -127,6 +127,7 @@ static int write_snapshot(struct session *session, const struct epoch_record *re
 		.late_files = allocators_late(session->allocators).count,
 		.late_ns = allocators_late(session->allocators).longest_ns,
 		.late_processes = scope_links_late(session->links).count,
+		.late_ended = scope_links_late(session->links).ended,
 		.late_processes_ns = scope_links_late(session->links).longest_ns,
 		.symbol_prefix = session->options->symbol_prefix,
 		.runtimes = runtimes_describe(session->runtimes),
@@ -295,6 +296,8 @@ static int handle_events(struct session *session)
 		err = processes_update(session->processes);
 		if (!err)
 			err = scope_links_update(session->links);
+		if (scope_links_are_behind(session->links))
+			session->processes_due_ns = now;
 		/* Their own last files. */
 		if (!err && session->options->split && processes_any_left(session->processes))
 			err = close_and_drain(session, EPOCH_LEFT);
@@ -410,6 +413,7 @@ static int open_links(struct session *session, enum attach_mode mode)
 		.reach = reach,
 		.pids = pids,
 		.pid_count = target_count(session->target),
+		.max = scope_links_max(mode),
 	};
 	const pid_t all = 0;
 	int err;

@@ -443,7 +443,7 @@ enum scope_reach target_reach(const struct target *target, enum attach_mode mode
 	if (target->all)
 		return REACH_ALL;
 	if (!grows(target, follow))
-		return target->count <= SCOPE_LINKS_MAX ? REACH_EACH : REACH_ALL;
+		return target->count <= scope_links_max(mode) ? REACH_EACH : REACH_ALL;
 	/* With links to everybody, also those return through them that it may kill. */
 	if (mode != ATTACH_SESSION && !target->force && process_seccomp_kills_return_probes())
 		return REACH_EACH;

@@ -513,10 +513,12 @@ static void add_comments(struct builder *builder)
 	if (input->late_processes)
 		add_comment(profile,
 			    "late: %zu process%s that started in the scope; what %s allocated "
-			    "before being probed (%.0f ms at most) is not counted",
+			    "before being probed (%.0f ms at most) is not counted; %zu ended "
+			    "before, and nothing of %s is",
 			    input->late_processes, input->late_processes == 1 ? "" : "es",
 			    input->late_processes == 1 ? "it" : "they",
-			    input->late_processes_ns / 1e6);
+			    input->late_processes_ns / 1e6, input->late_ended,
+			    input->late_ended == 1 ? "it" : "them");
 	for (int loss = 0; loss < LOSS_COUNT; loss++) {
 		if (!input->losses[loss].count)
 			continue;

@@ -36,6 +36,7 @@ struct snapshot_input {
 	size_t late_files;     /* whose allocators were found after they had been mapped */
 	uint64_t late_ns;      /* how long after at most, as far as it is known */
 	size_t late_processes; /* likewise, that were started */
+	size_t late_ended;     /* of them, before they were probed */
 	uint64_t late_processes_ns;
 	const char *scope;	     /* in words, for the comments */
 	const char *symbol_prefix;   /* of allocation functions, or NULL; letters and digits */

@@ -117,6 +117,32 @@ others_are_left_alone() {
 	[ "$(sum "$pid" idle_malloc alloc_space)" = 5000 ]
 }
 
+# What cannot be reached in time is told, and holds up nothing.
+@test "processes that come faster than they can be reached" {
+	spawn outsider "$WORKLOADS/paced" 100000
+	wait_for_line outsider.out '^paced'
+	cat >command <<-'END'
+		while :; do
+			sleep 0.1 &
+			sleep 0.05
+		done
+	END
+	for mode in perf session; do
+		rm -f p.*
+		spawn heaptap "$HEAPTAP" record --attach "$mode" --sample-bytes 1 --duration 10 -o p -- sh ./command
+		profiler=$PID
+		wait_attached heaptap
+		command=$(sed -nE 's/^Attached to ([0-9]+) .*/\1/p' heaptap.err)
+		STARTED+=("$command")
+		poll 20 is_gone "$profiler"
+		wait "$profiler"
+		kill "$command"
+		grep -q 'they are left alone' heaptap.err
+		pprof -comments "$(last_snapshot p)" |
+			grep -qE '^late: [0-9]+ processes .* is not counted; [0-9]+ ended before'
+	done
+}
+
 @test "--follow counts children from their first instruction, whatever others do" {
 	spawn outsider "$WORKLOADS/paced" 100000
 	wait_for_line outsider.out '^paced'
