@@ -361,6 +361,9 @@ static int take_in(struct allocators *allocators, struct new_files *files, pid_t
 	int err;
 
 	err = new_files_identify(files, allocators->known, allocators->context.kernel);
+	/* Most processes have no file of their own. */
+	if (err || !files->count)
+		return err;
 	for (size_t i = 0; i < files->count && !err; i++) {
 		err = runtimes_note_image(allocators->context.runtimes, files->entries[i].image);
 		if (err)

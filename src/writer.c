@@ -2,10 +2,11 @@
 #include "writer.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 
+#include "util/clock.h"
 #include "util/log.h"
 
 /* Snapshots that may wait, each with its copy of the heap's sums. */
@@ -123,6 +124,7 @@ static bool write_job(struct writer *writer, struct job *job)
 static void *run(void *arg)
 {
 	struct writer *writer = arg;
+	uint64_t cpu_ns;
 	bool written;
 
 	pthread_mutex_lock(&writer->queue);
@@ -137,7 +139,13 @@ static void *run(void *arg)
 		if (!writer->first)
 			writer->last = &writer->first;
 		pthread_mutex_unlock(&writer->queue);
+		cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 		written = write_job(writer, job);
+		log_verbose("Snapshot: %zu sites, written after %" PRIu64 " ms, %" PRIu64
+			    " ms of CPU",
+			    heap_site_count(job->heap),
+			    (clock_ns(CLOCK_REALTIME) - job->input.time_ns) / 1000000,
+			    (clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns) / 1000000);
 		job_free(job);
 		pthread_mutex_lock(&writer->queue);
 		writer->failed |= !written;
@@ -165,6 +173,7 @@ int writer_new(const struct writer_context *context, struct writer **ret)
 		free(writer);
 		return -err;
 	}
+	pthread_setname_np(writer->thread, "writer");
 	*ret = writer;
 	return 0;
 }

@@ -295,15 +295,10 @@ static void remove_zero_samples(struct profile *profile)
 	size_t kept = 0;
 
 	for (size_t i = 0; i < profile->sample_count; i++) {
-		struct profile_sample *sample = &profile->samples[i];
+		const struct profile_sample *sample = &profile->samples[i];
 
-		if (!sample_is_zero(sample, profile->sample_type_count)) {
+		if (!sample_is_zero(sample, profile->sample_type_count))
 			profile->samples[kept++] = *sample;
-			continue;
-		}
-		free(sample->locations);
-		free(sample->values);
-		free(sample->labels);
 	}
 	profile->sample_count = kept;
 }

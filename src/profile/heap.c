@@ -129,17 +129,16 @@ static void sum_add(struct heap_sum *sum, const struct weight_sum *weight)
 static int find_site(struct heap *heap, const struct site_key *key, struct heap_site **ret)
 {
 	_cleanup_free_ struct heap_site *site = NULL;
+	const struct heap_site wanted = {.key = {key->stack_id, key->serial, key->thread}};
 	struct heap_site *known;
 	int err;
 
-	site = calloc(1, sizeof(*site));
-	if (!site)
-		return -ENOMEM;
-	site->key.stack_id = key->stack_id;
-	site->key.serial = key->serial;
-	site->key.thread = key->thread;
-	HASH_FIND(hh, heap->sites, &site->key, sizeof(site->key), known);
+	HASH_FIND(hh, heap->sites, &wanted.key, sizeof(wanted.key), known);
 	if (!known) {
+		site = malloc(sizeof(*site));
+		if (!site)
+			return -ENOMEM;
+		*site = wanted;
 		err = find_stack(heap, key->stack_id, &site->stack);
 		if (err)
 			return err;
@@ -227,6 +226,15 @@ int heap_merge(struct heap *heap, uint32_t (*into)(void *arg, uint32_t serial), 
 const struct heap_site *heap_sites(const struct heap *heap)
 {
 	return heap->sites;
+}
+
+size_t heap_site_count(const struct heap *heap)
+{
+	size_t count = 0;
+
+	for (const struct heap_site *site = heap->sites; site; site = site->hh.next)
+		count++;
+	return count;
 }
 
 int heap_copy(const struct heap *heap, struct heap **ret)

@@ -83,6 +83,7 @@ int heap_merge(struct heap *heap, uint32_t (*into)(void *arg, uint32_t serial), 
 
 /* All sites, linked by hh.next. NULL if there are none. */
 const struct heap_site *heap_sites(const struct heap *heap);
+size_t heap_site_count(const struct heap *heap);
 
 /*
  * The sums as they are now, for a reader in another thread while the heap goes on. The copy refers

@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include "profile/intern.h"
+#include "util/arena.h"
 #include "util/size.h"
 
 struct profile_index {
 	struct intern *strings;	  /* numbers are indexes of profile->strings */
 	struct intern *functions; /* keys are struct function_key */
+	struct arena arrays;	  /* of locations and samples */
 };
 
 /* Without padding, so that equal functions are equal bytes. */
@@ -30,6 +32,7 @@ static void index_free(struct profile_index *index)
 		return;
 	intern_free(index->strings);
 	intern_free(index->functions);
+	arena_fini(&index->arrays);
 	free(index);
 }
 DEFINE_CLEANUP(index, struct profile_index *, index_free)
@@ -72,7 +75,7 @@ static void *array_copy(struct profile *profile, const void *array, size_t count
 
 	if (!count)
 		return NULL;
-	copy = reallocarray(NULL, count, size);
+	copy = count <= SIZE_MAX / size ? arena_alloc(&profile->index->arrays, count * size) : NULL;
 	if (copy)
 		memcpy(copy, array, count * size);
 	else
@@ -97,13 +100,6 @@ void profile_free(struct profile *profile)
 {
 	if (!profile)
 		return;
-	for (size_t i = 0; i < profile->location_count; i++)
-		free(profile->locations[i].lines);
-	for (size_t i = 0; i < profile->sample_count; i++) {
-		free(profile->samples[i].locations);
-		free(profile->samples[i].values);
-		free(profile->samples[i].labels);
-	}
 	free(profile->strings);
 	free(profile->sample_types);
 	free(profile->mappings);
@@ -252,12 +248,8 @@ void profile_add_sample(struct profile *profile, const uint32_t *locations, size
 		.label_count = label_count,
 	};
 	if ((location_count && !sample->locations) || (value_count && !sample->values) ||
-	    (label_count && !sample->labels)) {
-		free(sample->locations);
-		free(sample->values);
-		free(sample->labels);
+	    (label_count && !sample->labels))
 		return;
-	}
 	profile->sample_count++;
 }
 

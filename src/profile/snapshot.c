@@ -13,6 +13,7 @@
 #include "profile/coverage.h"
 #include "profile/snapshot.h"
 #include "symbolize/raw_code.h"
+#include "util/arena.h"
 
 /*
  * Frames that only pass an allocation on. pprof removes a match and everything below it, so the
@@ -55,6 +56,7 @@ struct known_note {
 struct builder {
 	const struct snapshot_input *input;
 	struct profile *profile;
+	struct arena arena; /* of the frames */
 	struct known_frame *frames;
 	struct known_note *notes;
 	struct known_mapping *raw_mappings;
@@ -65,14 +67,11 @@ struct builder {
 
 static void builder_fini(struct builder *builder)
 {
-	struct known_frame *frame, *next_frame;
 	struct known_note *note, *next_note;
 	struct known_mapping *mapping, *next_mapping;
 
-	HASH_ITER (hh, builder->frames, frame, next_frame) {
-		HASH_DEL(builder->frames, frame);
-		free(frame);
-	}
+	HASH_CLEAR(hh, builder->frames);
+	arena_fini(&builder->arena);
 	HASH_ITER (hh, builder->notes, note, next_note) {
 		HASH_DEL(builder->notes, note);
 		free(note->text);
@@ -304,20 +303,20 @@ static int raw_location(struct builder *builder, uint64_t address, uint32_t seri
 
 static int frame_location(struct builder *builder, uint64_t frame, uint32_t serial, uint32_t *ret)
 {
-	_cleanup_free_ struct known_frame *known = calloc(1, sizeof(*known));
-	struct known_frame *found;
+	const struct known_frame wanted = {.key = {frame, frame & FRAME_RAW ? serial : 0}};
+	struct known_frame *known;
 	struct image_entry entry;
 	int err = 0;
 
-	if (!known)
-		return -ENOMEM;
-	known->key.frame = frame;
-	known->key.serial = frame & FRAME_RAW ? serial : 0;
-	HASH_FIND(hh, builder->frames, &known->key, sizeof(known->key), found);
-	if (found) {
-		*ret = found->location;
+	HASH_FIND(hh, builder->frames, &wanted.key, sizeof(wanted.key), known);
+	if (known) {
+		*ret = known->location;
 		return 0;
 	}
+	known = arena_alloc(&builder->arena, sizeof(*known));
+	if (!known)
+		return -ENOMEM;
+	*known = wanted;
 	if (frame & FRAME_RAW)
 		err = raw_location(builder, frame & ~FRAME_RAW, serial, &known->location);
 	else if (images_read(builder->input->images, frame >> FRAME_OFFSET_BITS, &entry))
@@ -328,10 +327,7 @@ static int frame_location(struct builder *builder, uint64_t frame, uint32_t seri
 		return err;
 	*ret = known->location;
 	HASH_ADD(hh, builder->frames, key, sizeof(known->key), known);
-	if (!known->hh.tbl)
-		return -ENOMEM;
-	known = NULL;
-	return 0;
+	return known->hh.tbl ? 0 : -ENOMEM;
 }
 
 /* A frame that says something instead of naming code. */

@@ -293,6 +293,8 @@ int tables_request(struct tables *tables, uint32_t id, struct image *image, bool
 	if (!tables->started) {
 		err = -pthread_create(&tables->worker, NULL, work, tables);
 		tables->started = !err;
+		if (!err)
+			pthread_setname_np(tables->worker, "tables");
 	}
 	if (!err) {
 		*tables->last = request;
