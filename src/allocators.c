@@ -346,7 +346,11 @@ static int probe_modules(struct allocators *allocators, struct new_files *files,
 /* The images keep the files open. */
 static int give_file(struct allocators *allocators, struct new_file *file)
 {
-	int err = images_add_file(allocators->context.images, file->id, take_ptr(file->image));
+	int err;
+
+	/* Only names are asked of it from now on. */
+	image_forget(file->image);
+	err = images_add_file(allocators->context.images, file->id, take_ptr(file->image));
 
 	return err ? log_error(err, "keep the target's files") : 0;
 }
@@ -383,6 +387,7 @@ static int take_in(struct allocators *allocators, struct new_files *files, pid_t
 		memory_fd = open(path, O_RDONLY | O_CLOEXEC);
 	}
 	err = probe_modules(allocators, files, &modules, memory_fd);
+	allocator_files_forget(&allocators->files);
 	for (size_t i = 0; i < files->count && !err; i++) {
 		/* Without its table, stacks are cut there, and say so. */
 		if (files->late)

@@ -15,8 +15,8 @@
 #define DEFAULT_INUSE_INTERVAL (100ull << 20)
 /* 16 MB of kernel memory; at the default rate enough for a heap of 64 GB. */
 #define DEFAULT_MAX_LIVE (1u << 17)
-/* 128 MB of kernel memory. */
-#define DEFAULT_MAX_LIVE_EXACT (1u << 20)
+/* 56 MB: with all else, 110 MB. */
+#define DEFAULT_MAX_LIVE_EXACT (1u << 19)
 #define MAX_LIVE_LIMIT	       (1u << 26)
 #define DEFAULT_MAX_STACKS     65536
 #define MAX_STACKS_LIMIT       (1u << 24)
@@ -124,8 +124,8 @@ static const struct argp_option record_options[] = {
 	 "allocation",
 	 4},
 	{"max-live", OPT_MAX_LIVE, "COUNT", 0,
-	 "Live samples to keep track of, at 128 bytes of kernel memory each (default 131072, or "
-	 "1048576 with --sample-bytes 1)",
+	 "Live samples to keep track of, at 112 bytes of kernel memory each (default 131072, or "
+	 "524288 with --sample-bytes 1)",
 	 4},
 	{"max-stacks", OPT_MAX_STACKS, "COUNT", 0,
 	 "Pieces of stacks to keep, of up to 32 frames and 300 bytes each (default 65536)", 4},

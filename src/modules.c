@@ -144,6 +144,12 @@ struct allocator_file *allocator_files_find(const struct allocator_files *files,
 	return NULL;
 }
 
+void allocator_files_forget(struct allocator_files *files)
+{
+	for (size_t i = 0; i < files->count; i++)
+		image_forget(files->entries[i].image);
+}
+
 void allocator_files_fini(struct allocator_files *files)
 {
 	for (size_t i = 0; i < files->count; i++)

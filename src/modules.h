@@ -53,6 +53,8 @@ static inline void cleanup_modules(struct modules *modules)
 /* Keeps a file. */
 int allocator_files_add(struct allocator_files *files, const struct module *module);
 struct allocator_file *allocator_files_find(const struct allocator_files *files, __u32 id);
+/* Gives the memory back that their contents take. */
+void allocator_files_forget(struct allocator_files *files);
 void allocator_files_fini(struct allocator_files *files);
 
 #endif

@@ -7,6 +7,7 @@
 #include "session.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +31,7 @@
 #include "target.h"
 #include "throws.h"
 #include "util/clock.h"
-#include "util/descriptors.h"
+#include "util/limits.h"
 #include "util/log.h"
 #include "util/timer.h"
 #include "writer.h"
@@ -590,8 +591,10 @@ int session_run(const struct session_options *options)
 	};
 	int err;
 
-	descriptors_raise();
+	limits_set();
 	err = open_session(&session);
+	/* Much of what probes were placed by is not needed any more. */
+	malloc_trim(0);
 	if (!err)
 		err = start_target(&session);
 	if (!err) {

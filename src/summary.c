@@ -44,12 +44,12 @@ void summary_symbols(struct symbolizer *symbolizer)
 
 	symbolizer_read_stats(symbolizer, &stats);
 	log_verbose("Names: %zu of %zu frames, %zu with lines, in %" PRIu64
-		    " ms; %zu files, %.1f MB of symbol tables, %zu tables dropped; separate debug "
+		    " ms; %zu files, %.1f MB of tables, %zu times dropped; separate debug "
 		    "files: %zu used, %zu refused; %zu asked of servers in %zu ms%s; %zu malformed "
 		    "lines about JIT code",
 		    stats.named, stats.frames, stats.with_lines, stats.time_ns / 1000000,
-		    stats.images, ldexp(stats.symbol_bytes, -20), stats.forgotten,
-		    stats.debug_files, stats.debuginfo.refused, stats.debuginfo.downloads,
+		    stats.images, ldexp(stats.table_bytes, -20), stats.forgotten, stats.debug_files,
+		    stats.debuginfo.refused, stats.debuginfo.downloads,
 		    stats.debuginfo.download_ns / 1000000,
 		    stats.debuginfo.servers_failed ? ", then given up" : "",
 		    stats.malformed_jit_lines);

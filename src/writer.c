@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -121,6 +122,17 @@ static bool write_job(struct writer *writer, struct job *job)
 	return written;
 }
 
+/* Whether a process may still be in the next snapshot. */
+static bool has_process(void *arg, pid_t pid)
+{
+	const struct job *job = arg;
+
+	for (size_t i = 0; i < job->input.process_count; i++)
+		if (job->processes[i].pid == pid)
+			return true;
+	return false;
+}
+
 static void *run(void *arg)
 {
 	struct writer *writer = arg;
@@ -146,7 +158,12 @@ static void *run(void *arg)
 			    heap_site_count(job->heap),
 			    (clock_ns(CLOCK_REALTIME) - job->input.time_ns) / 1000000,
 			    (clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns) / 1000000);
+		pthread_mutex_lock(&writer->naming);
+		symbolizer_trim(writer->context.symbolizer, has_process, job);
+		pthread_mutex_unlock(&writer->naming);
 		job_free(job);
+		/* What naming has freed lies between what it keeps. */
+		malloc_trim(0);
 		pthread_mutex_lock(&writer->queue);
 		writer->failed |= !written;
 		writer->waiting--;

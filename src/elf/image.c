@@ -61,16 +61,32 @@ struct image {
 	struct block *blocks;
 };
 
-void image_free(struct image *image)
+static void forget_blocks(struct image *image)
 {
 	struct block *block, *next;
 
-	if (!image)
-		return;
 	HASH_ITER (hh, image->blocks, block, next) {
 		HASH_DEL(image->blocks, block);
 		free(block);
 	}
+}
+
+void image_forget(struct image *image)
+{
+	Elf *elf = elf_begin(image->fd, ELF_C_READ, NULL);
+
+	forget_blocks(image);
+	if (!elf)
+		return;
+	elf_end(image->elf);
+	image->elf = elf;
+}
+
+void image_free(struct image *image)
+{
+	if (!image)
+		return;
+	forget_blocks(image);
 	if (image->elf)
 		elf_end(image->elf);
 	if (image->fd >= 0)
@@ -319,6 +335,7 @@ int image_open(int fd, const char *path, struct image **ret)
 	err = load_segments(image, ehdr.e_type == ET_EXEC);
 	if (err)
 		return err;
+	forget_blocks(image);
 	*ret = take_ptr(image);
 	return 0;
 }

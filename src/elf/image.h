@@ -26,6 +26,12 @@ int image_open(int fd, const char *path, struct image **ret);
 void image_free(struct image *image);
 DEFINE_CLEANUP(image, struct image *, image_free)
 
+/*
+ * Gives the memory back that the file's contents take; they are read again when asked for. What was
+ * read through image_elf() and image_bytes() is gone then.
+ */
+void image_forget(struct image *image);
+
 const char *image_path(const struct image *image);
 int image_fd(const struct image *image);
 /* Shared by all users of the image, and libelf keeps in it whatever was read. */

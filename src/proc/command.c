@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 
 #include "elf/image.h"
-#include "util/descriptors.h"
+#include "util/limits.h"
 
 /* The kernel follows as many. */
 #define MAX_INTERPRETERS 5
@@ -231,7 +231,7 @@ static void run_held(char *const argv[], int release_fd, int error_fd)
 		_exit(127);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	descriptors_restore();
+	limits_reset();
 	execvp(argv[0], argv);
 	err = errno;
 	if (write(error_fd, &err, sizeof(err)) < 0)

@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "profile/coverage.h"
+#include "profile/frame_table.h"
 #include "profile/snapshot.h"
 #include "symbolize/raw_code.h"
-#include "util/arena.h"
 
 /*
  * Frames that only pass an allocation on. pprof removes a match and everything below it, so the
@@ -28,16 +28,6 @@
 	"tc_(new|malloc)[a-z_]*|mi_[a-z_]*(alloc|memalign|new)[a-z_]*|"                            \
 	"__gnu_cxx::new_allocator<.*>::allocate|"                                                  \
 	"std::(__new_allocator|allocator|allocator_traits)<.*>::allocate)"
-
-/* A frame's place in the profile, so that each is named and added once. */
-struct known_frame {
-	struct {
-		uint64_t frame;
-		uint64_t serial; /* 0 unless the frame is a raw address */
-	} key;
-	uint32_t location;
-	UT_hash_handle hh;
-};
 
 /* A mapping that no file backs. */
 struct known_mapping {
@@ -56,8 +46,7 @@ struct known_note {
 struct builder {
 	const struct snapshot_input *input;
 	struct profile *profile;
-	struct arena arena; /* of the frames */
-	struct known_frame *frames;
+	struct frame_table frames; /* each is named and added once */
 	struct known_note *notes;
 	struct known_mapping *raw_mappings;
 	uint32_t *mappings; /* by image id */
@@ -70,8 +59,7 @@ static void builder_fini(struct builder *builder)
 	struct known_note *note, *next_note;
 	struct known_mapping *mapping, *next_mapping;
 
-	HASH_CLEAR(hh, builder->frames);
-	arena_fini(&builder->arena);
+	frame_table_fini(&builder->frames);
 	HASH_ITER (hh, builder->notes, note, next_note) {
 		HASH_DEL(builder->notes, note);
 		free(note->text);
@@ -301,33 +289,51 @@ static int raw_location(struct builder *builder, uint64_t address, uint32_t seri
 	return err ? err : named_location(builder, mapping, address, &names, ret);
 }
 
-static int frame_location(struct builder *builder, uint64_t frame, uint32_t serial, uint32_t *ret)
+static int locate_frame(struct builder *builder, struct known_frame *known)
 {
-	const struct known_frame wanted = {.key = {frame, frame & FRAME_RAW ? serial : 0}};
-	struct known_frame *known;
+	uint64_t frame = known->key.frame;
 	struct image_entry entry;
+
+	if (known->location)
+		return 0;
+	if (frame & FRAME_RAW)
+		return raw_location(builder, frame & ~FRAME_RAW, known->key.serial,
+				    &known->location);
+	if (images_read(builder->input->images, frame >> FRAME_OFFSET_BITS, &entry))
+		return image_location(builder, &entry, frame & FRAME_OFFSET_MASK, &known->location);
+	known->location = profile_add_location(builder->profile, 0, frame, NULL, 0);
+	return 0;
+}
+
+/* File by file, so that the tables of each are read once, however few of them are kept. */
+static int locate_frames(struct builder *builder)
+{
+	const struct heap_site *site = heap_sites(builder->input->heap);
+	struct known_frame *known;
 	int err = 0;
 
-	HASH_FIND(hh, builder->frames, &wanted.key, sizeof(wanted.key), known);
-	if (known) {
-		*ret = known->location;
-		return 0;
+	for (; site; site = site->hh.next) {
+		if (!is_wanted(builder->input, site->key.serial))
+			continue;
+		for (size_t i = 0; i < site->stack->count; i++)
+			if (!frame_table_get(&builder->frames, site->stack->frames[i],
+					     site->key.serial))
+				return -ENOMEM;
 	}
-	known = arena_alloc(&builder->arena, sizeof(*known));
-	if (!known)
-		return -ENOMEM;
-	*known = wanted;
-	if (frame & FRAME_RAW)
-		err = raw_location(builder, frame & ~FRAME_RAW, serial, &known->location);
-	else if (images_read(builder->input->images, frame >> FRAME_OFFSET_BITS, &entry))
-		err = image_location(builder, &entry, frame & FRAME_OFFSET_MASK, &known->location);
-	else
-		known->location = profile_add_location(builder->profile, 0, frame, NULL, 0);
-	if (err)
-		return err;
-	*ret = known->location;
-	HASH_ADD(hh, builder->frames, key, sizeof(known->key), known);
-	return known->hh.tbl ? 0 : -ENOMEM;
+	frame_table_sort(&builder->frames);
+	for (known = builder->frames.frames; known && !err; known = known->hh.next)
+		err = locate_frame(builder, known);
+	return err;
+}
+
+static int frame_location(struct builder *builder, uint64_t frame, uint32_t serial, uint32_t *ret)
+{
+	struct known_frame *known = frame_table_get(&builder->frames, frame, serial);
+	int err = known ? locate_frame(builder, known) : -ENOMEM;
+
+	if (!err)
+		*ret = known->location;
+	return err;
 }
 
 /* A frame that says something instead of naming code. */
@@ -556,6 +562,9 @@ static int build(struct builder *builder)
 	if (images_read_main(input->images, &builder->main_entry) &&
 	    !add_mapping(builder, &builder->main_entry))
 		return -ENOMEM;
+	err = locate_frames(builder);
+	if (err)
+		return err;
 	for (const struct heap_site *site = heap_sites(input->heap); site; site = site->hh.next) {
 		err = add_site(builder, site);
 		if (err)

@@ -102,6 +102,24 @@ void lines_close(struct lines *lines)
 	free(lines);
 }
 
+size_t lines_bytes(const struct lines *lines)
+{
+	return lines->file->size + (lines->package ? lines->package->size : 0) + lines->bytes +
+	       lines->string_bytes + lines->slot_count * sizeof(*lines->slots) +
+	       lines->map.capacity * sizeof(*lines->map.entries);
+}
+
+uint64_t lines_work_left(const struct lines *lines)
+{
+	return lines->work_left;
+}
+
+void lines_limit_work(struct lines *lines, uint64_t left)
+{
+	if (left < lines->work_left)
+		lines->work_left = left;
+}
+
 /* The one copy of a string. */
 static int intern(struct lines *lines, const char *text, const char **ret)
 {

@@ -34,6 +34,11 @@ int lines_open(struct image *image, struct lines **ret);
  */
 int lines_open_at(struct image *image, int root_fd, struct lines **ret);
 void lines_close(struct lines *lines);
+/* Of memory, that of libdw not included. */
+size_t lines_bytes(const struct lines *lines);
+/* What may still be spent on lookups: one that is opened again goes on where it was. */
+uint64_t lines_work_left(const struct lines *lines);
+void lines_limit_work(struct lines *lines, uint64_t left);
 DEFINE_CLEANUP(lines, struct lines *, lines_close)
 
 /*

@@ -14,6 +14,7 @@ struct source {
 	struct symtab *symtab;
 	bool lines_opened;
 	struct lines *lines;
+	uint64_t lines_work;   /* left, when they were closed */
 	size_t lines_given_up; /* at a bound of time or memory */
 };
 
@@ -24,6 +25,7 @@ int source_new(struct image *image, struct source **ret)
 	if (!source)
 		return -ENOMEM;
 	source->image = image;
+	source->lines_work = UINT64_MAX;
 	source->has_dwarf = debuginfo_has_dwarf(image);
 	*ret = source;
 	return 0;
@@ -102,6 +104,8 @@ static int open_lines(struct source *source, const struct source_context *contex
 		return 0;
 	err = lines_open_at(source->has_dwarf ? source->image : source->debug, context->root_fd,
 			    &source->lines);
+	if (!err)
+		lines_limit_work(source->lines, source->lines_work);
 	return err == -ENOMEM ? err : 0;
 }
 
@@ -123,15 +127,21 @@ int source_lines(struct source *source, const struct source_context *context, ui
 	return 0;
 }
 
-void source_forget_symbols(struct source *source)
+void source_forget(struct source *source)
 {
 	symtab_free(take_ptr(source->symtab));
 	source->symbols_loaded = false;
+	if (source->lines) {
+		source->lines_work = lines_work_left(source->lines);
+		lines_close(take_ptr(source->lines));
+		source->lines_opened = false;
+	}
 }
 
-size_t source_symbol_bytes(const struct source *source)
+size_t source_bytes(const struct source *source)
 {
-	return source->symtab ? symtab_bytes(source->symtab) : 0;
+	return (source->symtab ? symtab_bytes(source->symtab) : 0) +
+	       (source->lines ? lines_bytes(source->lines) : 0);
 }
 
 bool source_has_debug_file(const struct source *source)

@@ -29,7 +29,7 @@ int source_new(struct image *image, struct source **ret);
 void source_free(struct source *source);
 DEFINE_CLEANUP(source, struct source *, source_free)
 
-/* The symbol at an address, NULL if none is known, valid until source_forget_symbols(). */
+/* The symbol at an address, NULL if none is known, valid until source_forget(). */
 int source_symbol(struct source *source, const struct source_context *context, uint64_t vaddr,
 		  const struct symbol **ret);
 
@@ -37,9 +37,9 @@ int source_symbol(struct source *source, const struct source_context *context, u
 int source_lines(struct source *source, const struct source_context *context, uint64_t vaddr,
 		 const struct line_frame **ret, size_t *ret_count);
 
-/* Gives the symbols' memory back; they are read again when one is asked for. */
-void source_forget_symbols(struct source *source);
-size_t source_symbol_bytes(const struct source *source);
+/* Gives the tables' memory back; they are read again when a name is asked for. */
+void source_forget(struct source *source);
+size_t source_bytes(const struct source *source);
 
 bool source_has_debug_file(const struct source *source);
 bool source_has_lines(const struct source *source);

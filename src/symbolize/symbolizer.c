@@ -19,7 +19,8 @@
 #include "symbolize/raw_code.h"
 #include "symbolize/source.h"
 
-#define SYMBOLS_MAX_BYTES (512ull << 20)
+/* Of the symbols and DWARF of all files together, but for the one in use. */
+#define TABLES_MAX_BYTES (24ull << 20)
 /* Longer names are cut. */
 #define STRING_MAX_SIZE 65536u
 /* Where DWARF describes a function without naming it. */
@@ -29,6 +30,7 @@ struct known_image {
 	struct image *image;
 	struct source *source;
 	uint64_t last_use;
+	size_t bytes; /* of its tables */
 	UT_hash_handle hh;
 };
 
@@ -244,42 +246,75 @@ static int set_filename(struct symbolizer *symbolizer, struct symbolized_line *l
 	return err;
 }
 
+static void forget_tables(struct symbolizer *symbolizer, struct known_image *image)
+{
+	source_forget(image->source);
+	symbolizer->stats.table_bytes -= image->bytes;
+	symbolizer->stats.forgotten++;
+	image->bytes = 0;
+}
+
 /* Drops the tables that were not used for longest, until the others are small enough. */
 static void limit_memory(struct symbolizer *symbolizer, const struct known_image *current)
 {
-	struct known_image *image, *next, *oldest;
-	size_t bytes;
+	while (symbolizer->stats.table_bytes > TABLES_MAX_BYTES) {
+		struct known_image *image, *next, *oldest = NULL;
 
-	for (;;) {
-		bytes = 0;
-		oldest = NULL;
 		HASH_ITER (hh, symbolizer->images, image, next) {
-			size_t own = source_symbol_bytes(image->source);
-
-			bytes += own;
-			if (own && image != current &&
+			if (image->bytes && image != current &&
 			    (!oldest || image->last_use < oldest->last_use))
 				oldest = image;
 		}
-		symbolizer->stats.symbol_bytes = bytes;
-		if (bytes <= SYMBOLS_MAX_BYTES || !oldest)
+		if (!oldest)
 			return;
-		source_forget_symbols(oldest->source);
-		symbolizer->stats.forgotten++;
+		forget_tables(symbolizer, oldest);
+	}
+}
+
+/* The tables of an image have been used, and may have grown. */
+static void account(struct symbolizer *symbolizer, struct known_image *image)
+{
+	size_t bytes = source_bytes(image->source);
+
+	if (bytes == image->bytes)
+		return;
+	symbolizer->stats.table_bytes += bytes - image->bytes;
+	image->bytes = bytes;
+	limit_memory(symbolizer, image);
+}
+
+void symbolizer_trim(struct symbolizer *symbolizer, bool (*wanted)(void *arg, pid_t pid), void *arg)
+{
+	struct known_process *process, *next_process;
+	struct known_frame *frame, *next_frame;
+
+	limit_memory(symbolizer, NULL);
+	HASH_ITER (hh, symbolizer->processes, process, next_process) {
+		if (wanted(arg, process->pid))
+			continue;
+		/* They refer to its mappings. */
+		HASH_ITER (hh, symbolizer->frames, frame, next_frame) {
+			if (frame->key.image || frame->key.pid != (uint64_t)process->pid)
+				continue;
+			HASH_DEL(symbolizer->frames, frame);
+			free(frame);
+		}
+		HASH_DEL(symbolizer->processes, process);
+		if (raw_code_root(process->code) == symbolizer->context.root_fd)
+			symbolizer->context.root_fd = -1;
+		raw_code_free(process->code);
+		free(process);
 	}
 }
 
 static int symbol_name(struct symbolizer *symbolizer, struct known_image *image, uint64_t vaddr,
 		       const char **ret)
 {
-	size_t before = source_symbol_bytes(image->source);
 	const struct symbol *symbol;
 	int err = source_symbol(image->source, &symbolizer->context, vaddr, &symbol);
 
 	if (err)
 		return err;
-	if (source_symbol_bytes(image->source) != before)
-		limit_memory(symbolizer, image);
 	*ret = symbol ? symbol->name : NULL;
 	return 0;
 }
@@ -334,6 +369,7 @@ static int symbolize(struct symbolizer *symbolizer, struct image *image, uint64_
 		err = set_name(symbolizer, &frame->lines[0], name);
 	if (err)
 		return err;
+	account(symbolizer, known);
 	symbolizer->stats.with_lines += count && lines[count - 1].line;
 	*ret = take_ptr(frame);
 	return 0;

@@ -58,14 +58,21 @@ int symbolizer_lookup(struct symbolizer *symbolizer, struct image *image, uint64
 int symbolizer_lookup_raw(struct symbolizer *symbolizer, pid_t pid, uint64_t address,
 			  struct symbolized_frame *ret);
 
+/*
+ * When a snapshot is through: what is too large even by itself is dropped, and what is known of
+ * processes that are not wanted any more. Frames that were named stay, but for theirs.
+ */
+void symbolizer_trim(struct symbolizer *symbolizer, bool (*wanted)(void *arg, pid_t pid),
+		     void *arg);
+
 struct symbolizer_stats {
 	size_t frames; /* asked for */
 	size_t named;
 	size_t with_lines;
 	size_t images;
-	size_t debug_files;	    /* separate ones in use */
-	size_t symbol_bytes;	    /* memory of the symbol tables, at most 512 MiB but for one */
-	size_t forgotten;	    /* symbol tables dropped to stay below */
+	size_t debug_files; /* separate ones in use */
+	size_t table_bytes; /* memory of symbols and DWARF, at most 24 MiB but for one file's */
+	size_t forgotten;   /* files whose tables were dropped to stay below */
 	size_t malformed_jit_lines; /* in the files of JIT compilers */
 	uint64_t time_ns;
 	struct debuginfo_stats debuginfo;

@@ -74,6 +74,7 @@ start_interpreters() {
 while True:
 	json.dumps([{"n": i, "t": "x" * i} for i in range(1000)])
 	time.sleep(1)'
+	# shellcheck disable=SC2016
 	background perl -e 'while (1) { my %h = map { $_ => "x" x $_ } 1..500; sleep 1 }'
 	background node -e 'setInterval(() => { Buffer.alloc(1 << 20); JSON.parse(JSON.stringify(Array(9999).fill({a: 1}))) }, 1000)'
 	background repeat 1 sqlite3 "$WORK/db" 'create table if not exists t(a, b);
@@ -171,7 +172,7 @@ print_table() {
 			printf "%-34s %8.2f %%\n", "CPU, writing them included", all / (NR - 1) / 1e7
 			printf "%-34s %8d\n", "file descriptors", fds
 		}' observed
-	sed -nE 's/^Snapshot: ([0-9]+) sites, written after ([0-9]+) ms$/\1 \2/p' heaptap.log |
+	sed -nE 's/^Snapshot: ([0-9]+) sites, written after ([0-9]+) ms, [0-9]+ ms of CPU$/\1 \2/p' heaptap.log |
 		awk '{ if ($2 > ms) { ms = $2; sites = $1 } last = $1 } END {
 			printf "%-34s %8d ms, of %d sites\n", "slowest snapshot", ms, sites
 			printf "%-34s %8d\n", "sites in the last", last }'

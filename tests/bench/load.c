@@ -2,8 +2,8 @@
 /*
  * `load PROCESSES STACKS RATE`: processes that each allocate RATE times per second under one of
  * STACKS call stacks and hold the last HELD blocks, of 32 KiB on average. With a RATE of 0 each
- * allocates 2 MiB under every stack, once, and holds it. Prints `ready` when all of them have begun,
- * or are through; the end of stdin ends them.
+ * allocates 2 MiB under every stack, once, and holds it. Prints `ready` when all of them have
+ * begun, or are through; the end of stdin ends them.
  */
 #include <poll.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HELD 64
+#define HELD  64
 #define LARGE (2ul << 20) /* so that it is picked almost for sure */
 
 static void *opaque(void *ptr)
