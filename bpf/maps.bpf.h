@@ -41,6 +41,8 @@ volatile __u32 fork_clock = 0;
 volatile __u32 copies_due = 0;
 /* The loader fills it and runs fork_copy(). */
 struct fork_batch fork_batch = {};
+/* Entries of `sites` made since the loader has drained them last. */
+__u32 site_count = 0;
 /* What keys there are in nested_calls: NESTED_*. */
 volatile __u32 nested_kinds = 0;
 /* Numbers given to names of threads. */
@@ -128,7 +130,7 @@ struct {
 /* Sites of the open epoch and of the closed ones that the loader has not drained yet. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
+	__uint(max_entries, SITES_MAX);
 	__type(key, struct site_key);
 	__type(value, struct site_counters);
 } sites SEC(".maps");

@@ -36,7 +36,9 @@ static __always_inline struct site_counters *site_get(__u32 epoch, __u32 serial,
 		return counters;
 	/* Another thread may have been faster; either way the entry is there, or the table is full.
 	 */
-	bpf_map_update_elem(&sites, &key, &no_counters, BPF_NOEXIST);
+	if (!bpf_map_update_elem(&sites, &key, &no_counters, BPF_NOEXIST) &&
+	    __sync_fetch_and_add(&site_count, 1) + 1 == SITES_MAX / 2)
+		event_send(EVENT_SITES, key.epoch);
 	return bpf_map_lookup_elem(&sites, &key);
 }
 

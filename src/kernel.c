@@ -542,6 +542,7 @@ int kernel_drain(struct kernel *kernel, __u32 epoch,
 	}
 	if (failed)
 		return failed;
+	__atomic_store_n(&kernel->object->bss->site_count, 0, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&kernel->object->bss->epochs.drained, epoch, __ATOMIC_RELEASE);
 	return 0;
 }

@@ -5,10 +5,19 @@
 #include <string.h>
 
 #include "copies.h"
+#include "util/clock.h"
 #include "util/printable.h"
 
 /* Processes that have left and are kept apart. */
 #define MAX_LEFT 1024
+
+/* Names and cgroups that those are added up under; what comes after that is one. */
+#define MAX_SUMS    1024
+#define OTHERS_COMM "(others)"
+
+/* The live table is searched for what those left who are gone so often, or when it is so much. */
+#define PURGE_PAUSE_NS 1000000000ull
+#define PURGE_RECORDS  8192
 
 /* Serials that the kernel side never gives, for those that are added up by name. */
 #define FIRST_SUM (1u << 31)
@@ -21,8 +30,9 @@ struct state {
 	bool last;	  /* nobody was left */
 	bool executed;	  /* it goes on under another serial */
 	bool settled;
-	bool taken;    /* by processes_take_new() */
-	uint32_t into; /* the serial that it is added up under, or 0 */
+	bool taken;	/* by processes_take_new() */
+	bool forgotten; /* by the kernel side */
+	uint32_t into;	/* the serial that it is added up under, or 0 */
 };
 
 struct processes {
@@ -36,6 +46,9 @@ struct processes {
 	struct cgroup_names *cgroups;
 	const char *container; /* of all, or NULL */
 	bool left;	       /* since the last update */
+	uint64_t left_records; /* in the live table, of those who left since it was searched */
+	uint64_t purged_ns;
+	size_t unsettled; /* who left */
 };
 
 int processes_new(struct kernel *kernel, struct cgroup_names *cgroups, const char *container,
@@ -181,6 +194,9 @@ static int see(void *arg, __u32 serial, const struct process_info *info)
 	state->executed = info->gone == PROCESS_EXECUTED;
 	process->left = !state->executed;
 	processes->left = true;
+	processes->unsettled++;
+	/* Where one alone is profiled they are not counted. */
+	processes->left_records += info->live ? info->live : 1;
 	return 0;
 }
 
@@ -194,7 +210,7 @@ static bool is_gone(void *arg, __u32 serial)
 	       processes->states[at].gone_ns && !processes->states[at].last;
 }
 
-int processes_update(struct processes *processes)
+static int update(struct processes *processes)
 {
 	int err = processes->copies ? copies_make(processes->copies) : 0;
 
@@ -203,11 +219,51 @@ int processes_update(struct processes *processes)
 	if (err || !processes->left)
 		return err;
 	processes->left = false;
-	err = kernel_purge(processes->kernel, is_gone, processes);
-	for (size_t i = 0; i < processes->count; i++)
-		if (processes->states[i].gone_ns)
-			kernel_forget_process(processes->kernel, processes->list[i].serial);
-	return err;
+	for (size_t i = 0; i < processes->count; i++) {
+		struct state *state = &processes->states[i];
+
+		if (!state->gone_ns || state->forgotten)
+			continue;
+		kernel_forget_process(processes->kernel, processes->list[i].serial);
+		state->forgotten = true;
+	}
+	return 0;
+}
+
+static int purge(struct processes *processes)
+{
+	if (!processes->left_records)
+		return 0;
+	processes->left_records = 0;
+	processes->purged_ns = clock_ns(CLOCK_MONOTONIC);
+	return kernel_purge(processes->kernel, is_gone, processes);
+}
+
+int processes_update(struct processes *processes)
+{
+	int err = update(processes);
+
+	if (err || (processes->left_records < PURGE_RECORDS &&
+		    clock_ns(CLOCK_MONOTONIC) - processes->purged_ns < PURGE_PAUSE_NS))
+		return err;
+	return purge(processes);
+}
+
+int processes_purge(struct processes *processes)
+{
+	int err = update(processes);
+
+	return err ? err : purge(processes);
+}
+
+uint64_t processes_purge_due_ns(const struct processes *processes)
+{
+	return processes->left_records ? processes->purged_ns + PURGE_PAUSE_NS : 0;
+}
+
+bool processes_are_many(const struct processes *processes)
+{
+	return processes->unsettled > MAX_LEFT;
 }
 
 const struct snapshot_process *processes_list(const struct processes *processes, size_t *ret_count)
@@ -289,13 +345,23 @@ static uint32_t sum_by_name(struct processes *processes, const struct snapshot_p
 {
 	struct snapshot_process sum = {.serial = processes->next_sum};
 
-	for (size_t i = place_of(processes, FIRST_SUM); i < processes->count; i++)
+	size_t first = place_of(processes, FIRST_SUM);
+
+	for (size_t i = first; i < processes->count; i++)
 		if (!strcmp(processes->list[i].comm, process->comm) &&
 		    !strcmp(processes->list[i].cgroup, process->cgroup))
 			return processes->list[i].serial;
-	memcpy(sum.comm, process->comm, sizeof(sum.comm));
-	sum.container = process->container;
-	sum.cgroup = process->cgroup;
+	/* The last of them takes in the rest. */
+	if (processes->count - first >= MAX_SUMS)
+		return processes->list[processes->count - 1].serial;
+	if (processes->count - first == MAX_SUMS - 1) {
+		memcpy(sum.comm, OTHERS_COMM, sizeof(OTHERS_COMM));
+		sum.container = sum.cgroup = "";
+	} else {
+		memcpy(sum.comm, process->comm, sizeof(sum.comm));
+		sum.container = process->container;
+		sum.cgroup = process->cgroup;
+	}
 	if (insert(processes, &sum))
 		return 0;
 	return processes->next_sum++;
@@ -344,8 +410,11 @@ int processes_settle(struct processes *processes, struct heap *heap, uint64_t ti
 	if (!any)
 		return 0;
 	heap_end(heap, ends, &ending);
+	processes->unsettled = 0;
 	for (size_t i = 0; i < processes->count; i++) {
 		processes->states[i].settled |= ends(&ending, processes->list[i].serial);
+		processes->unsettled +=
+			processes->states[i].gone_ns && !processes->states[i].settled;
 		processes->list[i].done = processes->list[i].left && processes->states[i].settled;
 	}
 	return add_up(processes, heap);

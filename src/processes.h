@@ -26,10 +26,16 @@ int processes_copy_forks(struct processes *processes, bool split);
 int processes_inherit(struct processes *processes, struct heap *heap, struct epoch_record *record);
 
 /*
- * Takes note of who came and who left, and of what the latter leave in the live table. Returns 0 or
- * a negative errno.
+ * Takes note of who came and who left. What the latter leave in the live table is taken out now and
+ * then, by processes_purge() at once. Return 0 or a negative errno.
  */
 int processes_update(struct processes *processes);
+int processes_purge(struct processes *processes);
+/* CLOCK_MONOTONIC; 0: there is nothing to take out. */
+uint64_t processes_purge_due_ns(const struct processes *processes);
+
+/* Whether so many have left that they should be settled. */
+bool processes_are_many(const struct processes *processes);
 
 /* By serial; valid until the next update or settle. */
 const struct snapshot_process *processes_list(const struct processes *processes, size_t *ret_count);

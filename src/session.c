@@ -160,6 +160,8 @@ static int settle_and_write(struct session *session, const struct epoch_record *
 	bool split = session->options->split;
 	int err = processes_settle(session->processes, session->heap, record->time_ns, split);
 
+	if (record->reason == EPOCH_DRAIN)
+		return err;
 	if (!err)
 		err = write_snapshot(session, record);
 	if (!err && split)
@@ -176,7 +178,7 @@ static int drain_epochs(struct session *session)
 	while (!session->done && kernel_next_epoch(session->kernel, &record)) {
 		err = sights_update(session->sights);
 		if (!err)
-			err = processes_update(session->processes);
+			err = processes_purge(session->processes);
 		if (!err)
 			err = kernel_drain(session->kernel, record.epoch, add_site, session);
 		if (!err)
@@ -188,7 +190,7 @@ static int drain_epochs(struct session *session)
 			return err;
 		if (record.reason == EPOCH_EXIT || record.reason == EPOCH_DETACH)
 			session->done = true;
-		if (session->options->interval_s && !session->done)
+		if (session->options->interval_s && !session->done && record.reason != EPOCH_DRAIN)
 			timer_set(session->loop.interval_fd, session->options->interval_s,
 				  session->options->interval_s);
 	}
@@ -280,21 +282,22 @@ static int handle_arrivals(struct session *session, const struct epoll_event *ev
  */
 static int handle_events(struct session *session)
 {
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	uint64_t now = clock_ns(CLOCK_MONOTONIC), due;
 	__u32 types = 0;
 	int err = kernel_consume_events(session->kernel, &types);
 
 	if (!err && types & 1u << EVENT_IMAGE_SEEN)
 		err = sights_update(session->sights);
-	if (types & 1u << EVENT_PROCESS && !session->processes_due_ns)
-		/* Where links do not reach it by themselves, every millisecond counts. */
-		session->processes_due_ns =
-			scope_links_are_late(session->links) ? now : now + PROCESSES_PAUSE_NS;
+	/* Where links do not reach it by themselves, every millisecond counts. */
+	due = scope_links_are_late(session->links) ? now : now + PROCESSES_PAUSE_NS;
+	if (types & 1u << EVENT_PROCESS &&
+	    (!session->processes_due_ns || due < session->processes_due_ns))
+		session->processes_due_ns = due;
 	if (!err)
 		err = scope_links_judge(session->links, now);
 	if (!err && session->processes_due_ns && now >= session->processes_due_ns) {
-		session->processes_due_ns = 0;
 		err = processes_update(session->processes);
+		session->processes_due_ns = processes_purge_due_ns(session->processes);
 		if (!err)
 			err = scope_links_update(session->links);
 		if (scope_links_are_behind(session->links))
@@ -303,6 +306,9 @@ static int handle_events(struct session *session)
 		if (!err && session->options->split && processes_any_left(session->processes))
 			err = close_and_drain(session, EPOCH_LEFT);
 	}
+	/* Room in the kernel's table, and for those that come. */
+	if (!err && (types & 1u << EVENT_SITES || processes_are_many(session->processes)))
+		err = close_and_drain(session, EPOCH_DRAIN);
 	return err ? log_error(err, "read the kernel's events") : 0;
 }
 

@@ -18,6 +18,7 @@ enum epoch_reason {
 	EPOCH_EXIT,   /* the last process of the scope exited */
 	EPOCH_LEFT,   /* processes of the scope exited, but not the last one */
 	EPOCH_DETACH, /* the session ends */
+	EPOCH_DRAIN,  /* only to make room: there is no snapshot, and the thresholds stay */
 };
 
 /* Totals over the whole session, as weights (WEIGHT_BYTES_SHIFT). */
@@ -72,10 +73,12 @@ static inline __u32 epoch_close_locked(volatile struct epoch_state *state, __u32
 	__u64 inuse = epoch_inuse_bytes(&totals);
 
 	/* The thresholds move on in any case, so that a refused close is one, and counted once. */
-	state->at_last_close.alloc_bytes = totals.alloc_bytes;
-	state->at_last_close.freed_bytes = totals.freed_bytes;
-	if (inuse > state->high_water)
-		state->high_water = inuse;
+	if (reason != EPOCH_DRAIN) {
+		state->at_last_close.alloc_bytes = totals.alloc_bytes;
+		state->at_last_close.freed_bytes = totals.freed_bytes;
+		if (inuse > state->high_water)
+			state->high_water = inuse;
+	}
 	if (epoch - state->drained >= EPOCH_RECORDS)
 		return 0;
 	record->epoch = epoch;

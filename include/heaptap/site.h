@@ -6,6 +6,8 @@
 #include "heaptap/types.h"
 #include "heaptap/weight.h"
 
+#define SITES_MAX 65536
+
 struct site_key {
 	__u16 epoch;  /* its low bits: only EPOCH_RECORDS of them wait to be drained */
 	__u16 thread; /* the number of the allocating thread's name, see thread.h */
