@@ -209,7 +209,7 @@ static int attach_module(struct allocators *allocators, struct new_files *files,
 	for (size_t i = 0; i < points->count; i++)
 		points->entries[i].spec.image = allocators->slots;
 	/* In the background, while probes are placed: either waits for a grace period. */
-	if (files->late)
+	if (files->late && !allocators->context.lazy_tables)
 		tables_request(allocators->context.tables, module->id, module->image, false);
 	err = add_nested_calls(allocators, module, points);
 	/* Not given to another file if this one ends up with a part of its probes. */
@@ -390,7 +390,7 @@ static int take_in(struct allocators *allocators, struct new_files *files, pid_t
 	allocator_files_forget(&allocators->files);
 	for (size_t i = 0; i < files->count && !err; i++) {
 		/* Without its table, stacks are cut there, and say so. */
-		if (files->late)
+		if (files->late && !allocators->context.lazy_tables)
 			tables_request(allocators->context.tables, files->entries[i].id,
 				       files->entries[i].image, false);
 		err = give_file(allocators, &files->entries[i]);

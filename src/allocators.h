@@ -32,6 +32,11 @@ struct allocators_context {
 	struct locate_options locate; /* for programs that name no allocator */
 	const char *symbol_prefix;    /* of allocation functions, or NULL */
 	bool plain_entries; /* no probe on a cheaper instruction than a function's first */
+	/*
+	 * Late files get an unwind table when a stack goes through them: most programs that a
+	 * machine runs are over before one does.
+	 */
+	bool lazy_tables;
 };
 
 /* Says what is wrong with a signature file; other errors: -ENOMEM. */

@@ -24,6 +24,12 @@
 #define PAUSE_FACTOR 9
 #define PAUSE_MAX_NS 50000000
 
+/*
+ * A program that starts maps file after file, and a machine starts many: after a record that needs
+ * no look, those that follow wait so long to be read together.
+ */
+#define GATHER_NS 10000000
+
 /* Files that are remembered; then all are forgotten, which costs one look each. */
 #define MAX_SEEN 65536
 
@@ -61,6 +67,8 @@ struct arrivals {
 	struct arrival *new;
 	int epoll_fd;
 	int timer_fd;
+	uint64_t gather_ns;
+	bool deaf;	     /* records do not wake us */
 	bool time_known;     /* since_ns is the time of the first new mapping */
 	uint64_t since_ns;   /* CLOCK_MONOTONIC, as below */
 	uint64_t not_before; /* of the next look */
@@ -231,6 +239,29 @@ static int look(struct arrivals *arrivals)
 	return found;
 }
 
+/* Whether a record wakes us. */
+static void listen_to_records(struct arrivals *arrivals, bool on)
+{
+	int fd = process_events_fd(arrivals->events);
+	struct epoll_event event = {.events = on ? EPOLLIN : 0, .data.fd = fd};
+
+	if (arrivals->deaf != on)
+		return;
+	epoll_ctl(arrivals->epoll_fd, EPOLL_CTL_MOD, fd, &event);
+	arrivals->deaf = !on;
+}
+
+/* Wakes us at a time, CLOCK_MONOTONIC. */
+static int wake_at(struct arrivals *arrivals, uint64_t ns)
+{
+	const struct itimerspec at = {
+		.it_value.tv_sec = ns / 1000000000,
+		.it_value.tv_nsec = ns % 1000000000,
+	};
+
+	return timerfd_settime(arrivals->timer_fd, TFD_TIMER_ABSTIME, &at, NULL) ? -errno : 0;
+}
+
 static int watch(struct arrivals *arrivals, int fd)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
@@ -238,7 +269,8 @@ static int watch(struct arrivals *arrivals, int fd)
 	return epoll_ctl(arrivals->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
-int arrivals_new(struct allocators *allocators, const struct kernel *kernel, struct arrivals **ret)
+int arrivals_new(struct allocators *allocators, const struct kernel *kernel, bool many,
+		 struct arrivals **ret)
 {
 	struct arrivals *arrivals CLEANUP(arrivals) = calloc(1, sizeof(*arrivals));
 	int err;
@@ -247,6 +279,7 @@ int arrivals_new(struct allocators *allocators, const struct kernel *kernel, str
 		return -ENOMEM;
 	arrivals->allocators = allocators;
 	arrivals->kernel = kernel;
+	arrivals->gather_ns = many ? GATHER_NS : 0;
 	arrivals->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	arrivals->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (arrivals->epoll_fd < 0 || arrivals->timer_fd < 0)
@@ -288,18 +321,25 @@ int arrivals_handle(struct arrivals *arrivals)
 		.lost = on_lost,
 		.arg = arrivals,
 	};
-	struct itimerspec at = {};
-	uint64_t expired;
+	uint64_t expired, now;
 
 	/* Only to make it unreadable. */
 	if (read(arrivals->timer_fd, &expired, sizeof(expired)) < 0)
 		expired = 0;
 	process_events_read(arrivals->events, &handlers);
-	if (!arrivals->wanted_count && !arrivals->lost)
-		return 0;
-	if (clock_ns(CLOCK_MONOTONIC) >= arrivals->not_before)
+	now = clock_ns(CLOCK_MONOTONIC);
+	if ((arrivals->wanted_count || arrivals->lost) && now >= arrivals->not_before) {
+		listen_to_records(arrivals, true);
 		return look(arrivals);
-	at.it_value.tv_sec = arrivals->not_before / 1000000000;
-	at.it_value.tv_nsec = arrivals->not_before % 1000000000;
-	return timerfd_settime(arrivals->timer_fd, TFD_TIMER_ABSTIME, &at, NULL) ? -errno : 0;
+	}
+	/* Woken by the timer: the next record is to wake us. */
+	if (!arrivals->wanted_count && !arrivals->lost &&
+	    (arrivals->deaf || !arrivals->gather_ns)) {
+		listen_to_records(arrivals, true);
+		return 0;
+	}
+	listen_to_records(arrivals, false);
+	return wake_at(arrivals, arrivals->wanted_count || arrivals->lost
+					 ? arrivals->not_before
+					 : now + arrivals->gather_ns);
 }

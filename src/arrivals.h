@@ -14,10 +14,12 @@
 struct arrivals;
 
 /*
- * From here on no file that a process maps is missed. allocators and kernel must outlive it.
+ * From here on no file that a process maps is missed. `many`: so many processes start that their
+ * files are better read together, which takes 10 ms longer. allocators and kernel must outlive it.
  * Errors: -EACCES or -EPERM if the kernel does not allow perf events, -ENOMEM.
  */
-int arrivals_new(struct allocators *allocators, const struct kernel *kernel, struct arrivals **ret);
+int arrivals_new(struct allocators *allocators, const struct kernel *kernel, bool many,
+		 struct arrivals **ret);
 void arrivals_free(struct arrivals *arrivals);
 DEFINE_CLEANUP(arrivals, struct arrivals *, arrivals_free)
 

@@ -19,6 +19,11 @@
 #define PURGE_PAUSE_NS 1000000000ull
 #define PURGE_RECORDS  8192
 
+/* How often they are looked at that come and go, and that it takes half a percent of a CPU. */
+#define PAUSE_MIN_NS 50000000ull
+#define PAUSE_MAX_NS 1000000000ull
+#define PAUSE_FACTOR 200
+
 /* Serials that the kernel side never gives, for those that are added up by name. */
 #define FIRST_SUM (1u << 31)
 
@@ -48,6 +53,7 @@ struct processes {
 	bool left;	       /* since the last update */
 	uint64_t left_records; /* in the live table, of those who left since it was searched */
 	uint64_t purged_ns;
+	uint64_t pause_ns;
 	size_t unsettled; /* who left */
 };
 
@@ -239,9 +245,20 @@ static int purge(struct processes *processes)
 	return kernel_purge(processes->kernel, is_gone, processes);
 }
 
+uint64_t processes_pause_ns(const struct processes *processes)
+{
+	return processes->pause_ns;
+}
+
 int processes_update(struct processes *processes)
 {
+	uint64_t start_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	int err = update(processes);
+	uint64_t pause_ns = (clock_ns(CLOCK_THREAD_CPUTIME_ID) - start_ns) * PAUSE_FACTOR;
+
+	processes->pause_ns = pause_ns < PAUSE_MIN_NS	? PAUSE_MIN_NS
+			      : pause_ns > PAUSE_MAX_NS ? PAUSE_MAX_NS
+							: pause_ns;
 
 	if (err || (processes->left_records < PURGE_RECORDS &&
 		    clock_ns(CLOCK_MONOTONIC) - processes->purged_ns < PURGE_PAUSE_NS))

@@ -31,6 +31,8 @@ int processes_inherit(struct processes *processes, struct heap *heap, struct epo
  */
 int processes_update(struct processes *processes);
 int processes_purge(struct processes *processes);
+/* How long to wait with the next update, once there is something to see. */
+uint64_t processes_pause_ns(const struct processes *processes);
 /* CLOCK_MONOTONIC; 0: there is nothing to take out. */
 uint64_t processes_purge_due_ns(const struct processes *processes);
 

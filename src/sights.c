@@ -53,6 +53,7 @@ static int add_image(void *arg, const struct image_sight *sight)
 	struct sights *sights = arg;
 	const struct sights_context *context = &sights->context;
 	const struct image_entry *entry = images_lookup(context->images, sight->id);
+	const __u32 wanted = UNWIND_WANT_ALL | UNWIND_WANTED;
 	__u32 flags = kernel_image_flags(context->kernel, sight->id);
 	int err = 0;
 
@@ -71,7 +72,8 @@ static int add_image(void *arg, const struct image_sight *sight)
 		if (err)
 			return err;
 	}
-	if (entry->image && (!(flags & UNWIND_BUILT) || flags & UNWIND_WANT_ALL))
+	if (entry->image && (flags & UNWIND_BUILT ? flags & UNWIND_WANT_ALL
+						  : !context->lazy_tables || flags & wanted))
 		err = tables_request(context->tables, sight->id, entry->image,
 				     flags & UNWIND_WANT_ALL);
 	/* Without its table, stacks are cut there, and say so. */

@@ -23,6 +23,7 @@ struct sights_context {
 	struct tables *tables;
 	struct runtimes *runtimes;
 	struct processes *processes;
+	bool lazy_tables; /* see allocators.h */
 };
 
 int sights_new(const struct sights_context *context, struct sights **ret);

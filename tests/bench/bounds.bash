@@ -134,13 +134,13 @@ cpu_ns() {
 	echo "$sum"
 }
 
-# observe: one line per second, `CPU_NS WRITER_CPU_NS KERNEL_BYTES FDS RSS_KB`.
+# observe: one line per second, `CPU_NS WRITER_CPU_NS TABLES_CPU_NS KERNEL_BYTES FDS RSS_KB`.
 observe() {
 	local end=$((SECONDS + DURATION)) kernel=0 second=0
 
 	while [ "$SECONDS" -lt "$end" ] && kill -0 "$PROFILER" 2>/dev/null; do
 		((second++ % 10)) || kernel=$(kernel_bytes)
-		echo "$(cpu_ns) $(cpu_ns writer) $kernel $(find "/proc/$PROFILER/fd" 2>/dev/null | wc -l)" \
+		echo "$(cpu_ns) $(cpu_ns writer) $(cpu_ns tables) $kernel $(find "/proc/$PROFILER/fd" 2>/dev/null | wc -l)" \
 			"$(awk '/^VmRSS/ { print $2 }' "/proc/$PROFILER/status")"
 		sleep 1
 	done >observed
@@ -155,20 +155,23 @@ print_table() {
 				# Seconds in which nothing is written.
 				if ($2 - writer < 1e6) {
 					quiet += $1 - cpu
+					tables += $3 - built
 					n++
 				}
 			}
 			cpu = $1
 			writer = $2
-			if ($3 > kernel) kernel = $3
-			fds = $4
-			rss = $5
+			built = $3
+			if ($4 > kernel) kernel = $4
+			fds = $5
+			rss = $6
 		}
 		END {
 			printf "%-34s %8.1f MiB\n", "kernel memory", kernel / 1048576
 			printf "%-34s %8.1f MiB\n", "user memory, peak", peak / 1024
 			printf "%-34s %8.1f MiB\n", "user memory, at the end", rss / 1024
 			printf "%-34s %8.2f %%\n", "CPU between snapshots", n ? quiet / n / 1e7 : 0
+			printf "%-34s %8.2f %%\n", "  of it for unwind tables", n ? tables / n / 1e7 : 0
 			printf "%-34s %8.2f %%\n", "CPU, writing them included", all / (NR - 1) / 1e7
 			printf "%-34s %8d\n", "file descriptors", fds
 		}' observed
