@@ -188,12 +188,17 @@ bench: deps-bench ## cost of a malloc+free pair, heaptap beside its rivals and b
 	@echo
 	$(Q)BUILD=$(OUTPUT) tests/bench/symbols.bash
 
+.PHONY: bench-bounds
+bench-bounds: deps-bench ## what `record -a` takes itself on a busy machine, in ten minutes (root)
+	$(Q)$(MAKE) --no-print-directory all $(OUTPUT)/bench/load
+	$(Q)BUILD=$(OUTPUT) tests/bench/bounds.bash
+
 $(OUTPUT)/bench/pair: tests/bench/pair.cc
 	$(call msg,BENCH,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -O2 -g -std=gnu++17 -Wall -Wextra $< -pthread -o $@
 
-$(OUTPUT)/bench/depth: tests/bench/depth.c
+$(OUTPUT)/bench/depth $(OUTPUT)/bench/load: $(OUTPUT)/bench/%: tests/bench/%.c
 	$(call msg,BENCH,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O1 -g -std=gnu17 -D_GNU_SOURCE -Wall -Wextra $< -o $@

@@ -60,7 +60,7 @@ start_postgres() {
 	mkdir "$run"
 	chown postgres "$run"
 	chmod 755 "$WORK"
-	"${AS_POSTGRES[@]}" "$bin/initdb" -D "$run/data" >servers.log
+	"${AS_POSTGRES[@]}" "$bin/initdb" -D "$run/data" >servers.log 2>&1
 	background "${AS_POSTGRES[@]}" "$bin/postgres" -D "$run/data" -k "$run" -c listen_addresses=
 	until "${AS_POSTGRES[@]}" "$bin/psql" -h "$run" -c '' >>servers.log 2>&1; do
 		sleep 0.2
