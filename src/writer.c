@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "util/clock.h"
+#include "util/limits.h"
 #include "util/log.h"
 
 /* Snapshots that may wait, each with its copy of the heap's sums. */
@@ -139,6 +140,7 @@ static void *run(void *arg)
 	uint64_t cpu_ns;
 	bool written;
 
+	limits_background();
 	pthread_mutex_lock(&writer->queue);
 	while (writer->first || !writer->stopping) {
 		struct job *job = writer->first;

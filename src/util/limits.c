@@ -2,6 +2,9 @@
 /*
  * Every file that a target maps is held open, and so is its unwind table: on a whole machine more
  * than the customary 1024. The limit that programs are started with is theirs to raise.
+ *
+ * What a process allocates before its files are known is lost, or has its stacks cut. On a machine
+ * that is busy, every time slice that is waited for is such a loss; of these few are needed.
  */
 #include "util/limits.h"
 
@@ -11,6 +14,9 @@
 
 static struct rlimit files_before;
 static bool files_raised;
+static int nice_before;
+
+#define URGENT_NICE (-10)
 
 void limits_set(void)
 {
@@ -20,6 +26,9 @@ void limits_set(void)
 	mallopt(M_ARENA_MAX, 2);
 	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	mallopt(M_TRIM_THRESHOLD, 1 << 20);
+	nice_before = getpriority(PRIO_PROCESS, 0);
+	if (nice_before > URGENT_NICE)
+		setpriority(PRIO_PROCESS, 0, URGENT_NICE);
 	if (getrlimit(RLIMIT_NOFILE, &files_before))
 		return;
 	files = files_before;
@@ -31,4 +40,11 @@ void limits_reset(void)
 {
 	if (files_raised)
 		setrlimit(RLIMIT_NOFILE, &files_before);
+	limits_background();
+}
+
+/* Linux sets it for one thread. */
+void limits_background(void)
+{
+	setpriority(PRIO_PROCESS, 0, nice_before);
 }

@@ -6,7 +6,7 @@
 # between snapshots, time per snapshot. With COPIES the short ones are so many programs, different
 # files each. Arguments are options of heaptap. The bounds: 128 MiB, 128 MiB, 2 %, 1 s.
 #
-# BUILD, DURATION, INTERVAL, PROCESSES, SHORT and COPIES come from the environment.
+# BUILD, DURATION, INTERVAL, PROCESSES, SHORT, COPIES, STACKS and RATE come from the environment.
 set -euo pipefail
 
 DURATION=${DURATION:-600}
@@ -18,8 +18,8 @@ COPIES=${COPIES:-0}
 source "$(dirname "$0")/common.bash"
 
 # What each of the processes does, once a second.
-STACKS=40
-RATE=1
+STACKS=${STACKS:-40}
+RATE=${RATE:-1}
 
 AS_POSTGRES=(setpriv --reuid=postgres --regid=postgres --clear-groups)
 
@@ -183,16 +183,22 @@ print_table() {
 	grep '^heaptap: warning:' heaptap.log | sort | uniq -c | sort -rn | head -n "${WARNINGS:-12}" || true
 }
 
+start_load() {
+	start_target "$BENCH/load" "$((PROCESSES - 30 > 0 ? PROCESSES - 30 : 1))" "$STACKS" "$RATE"
+}
+
 [ "$COPIES" -eq 0 ] || make_copies
 start_redis
 start_nginx
 start_postgres
 start_interpreters
-start_target "$BENCH/load" "$((PROCESSES - 30 > 0 ? PROCESSES - 30 : 1))" "$STACKS" "$RATE"
+[ "$RATE" -eq 0 ] || start_load
 "$HEAPTAP" record -v -a -o "$WORK/p" --interval "$INTERVAL" "$@" >heaptap.log 2>&1 8>&- &
 PROFILER=$!
 STARTED+=("$PROFILER")
 wait_for heaptap.log '^Attached to ' "$PROFILER"
+# All of it at once, to be seen.
+[ "$RATE" -gt 0 ] || start_load
 if [ "$SHORT" -gt 0 ]; then
 	background short_processes
 fi
