@@ -55,7 +55,7 @@ last_of() {
 }
 
 @test "200,000 blocks that parent and child free while they are copied" {
-	copy_family one 200000
+	copy_family one 200000 --max-live 1000000
 }
 
 @test "every way to attach" {

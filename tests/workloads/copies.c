@@ -209,18 +209,29 @@ static void run_nested(void)
 	await_children(5);
 }
 
+static void wait_for_end_of(pid_t parent)
+{
+	while (getppid() == parent)
+		usleep(1000);
+}
+
 /* The process that has forked ends before its child, which ends soon: the last one. */
 static void run_orphan(void)
 {
+	pid_t parent = getpid();
+
 	hold();
 	if (fork_child()) {
 		write_truth("parent", false);
 		_exit(0);
 	}
+	wait_for_end_of(parent);
+	parent = getpid();
 	if (fork_child()) {
 		write_truth("middle", false);
 		_exit(0);
 	}
+	wait_for_end_of(parent);
 	change(1);
 	write_truth("last", false);
 	_exit(0);
