@@ -165,6 +165,28 @@ const struct mapping *maps_find(const struct maps *maps, uint64_t address)
 	return low && address < maps->entries[low - 1].end ? &maps->entries[low - 1] : NULL;
 }
 
+static const char *last_part(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* Whether an open file is called like a mapping's. Its path may be another here. */
+static bool has_name_of(int fd, const struct mapping *mapping)
+{
+	char link[32], path[PATH_MAX + 1] = "";
+	size_t length = strlen(last_part(mapping->path));
+	const char *name;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	if (readlink(link, path, sizeof(path) - 1) < 0)
+		return true;
+	name = last_part(path);
+	return !strncmp(name, last_part(mapping->path), length) &&
+	       (!name[length] || !strcmp(name + length, DELETED_SUFFIX));
+}
+
 int maps_open_file(pid_t pid, const struct mapping *mapping)
 {
 	char *path _cleanup_free_ = NULL;
@@ -179,8 +201,13 @@ int maps_open_file(pid_t pid, const struct mapping *mapping)
 	}
 	/* A mapped device must not block the open. */
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd >= 0)
+	if (fd >= 0 && has_name_of(fd, mapping))
 		return fd;
+	/* Another file has taken the address since. */
+	if (fd >= 0) {
+		close(fd);
+		return -ENOENT;
+	}
 	/* What stands at the path of a deleted file now is another file. */
 	if (mapping->path[0] != '/' || mapping->deleted)
 		return -errno;

@@ -174,6 +174,38 @@ static void test_deleted_file(void **state)
 	close(fd);
 }
 
+static int data_file(const char *name)
+{
+	int fd = open(fixture_path(name), O_CREAT | O_RDWR, 0600);
+
+	assert_int_equal(write(fd, "data", 4), 4);
+	return fd;
+}
+
+/* By the time a mapping's file is opened, another may be mapped there. */
+static void test_replaced_mapping(void **state)
+{
+	struct maps *maps CLEANUP(maps) = NULL;
+	const struct mapping *mapping;
+	char *memory;
+	int fd;
+
+	fd = data_file("first");
+	memory = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+	assert_ptr_not_equal(memory, MAP_FAILED);
+	close(fd);
+	assert_int_equal(maps_read(getpid(), &maps), 0);
+	mapping = maps_find(maps, (uint64_t)(uintptr_t)memory);
+	fd = data_file("first2");
+	assert_ptr_equal(mmap(memory, 4096, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0), memory);
+	close(fd);
+	fd = maps_open_file(getpid(), mapping);
+	munmap(memory, 4096);
+	if (fd == -EPERM || fd == -EACCES)
+		skip();
+	assert_int_equal(fd, -ENOENT);
+}
+
 static void test_no_process(void **state)
 {
 	struct maps *maps = NULL;
@@ -186,10 +218,15 @@ static void test_no_process(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lines),	     cmocka_unit_test(test_find),
-		cmocka_unit_test(test_broken_lines), cmocka_unit_test(test_zero_byte),
-		cmocka_unit_test(test_many),	     cmocka_unit_test(test_self),
-		cmocka_unit_test(test_deleted_file), cmocka_unit_test(test_no_process),
+		cmocka_unit_test(test_replaced_mapping),
+		cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_find),
+		cmocka_unit_test(test_broken_lines),
+		cmocka_unit_test(test_zero_byte),
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_self),
+		cmocka_unit_test(test_deleted_file),
+		cmocka_unit_test(test_no_process),
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
