@@ -75,6 +75,17 @@ container_prepare() {
 	mv "$name/new.json" "$name/config.json"
 }
 
+# container_edit NAME FILTER: jq's, on its configuration.
+container_edit() {
+	jq "$2" <"$1/config.json" >"$1/new.json"
+	mv "$1/new.json" "$1/config.json"
+}
+
+# container_bind NAME FROM TO: a folder of this machine at a place in the container.
+container_bind() {
+	container_edit "$1" ".mounts += [{type: \"bind\", source: \"$2\", destination: \"$3\", options: [\"rbind\", \"rw\"]}]"
+}
+
 # container_start NAME: a prepared one, until container_remove or the end of the test. Sets PID to its
 # first process, as this machine knows it.
 container_start() {

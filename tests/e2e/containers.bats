@@ -245,6 +245,60 @@ has_new_workers() {
 	[[ $output == *"$id"* ]]
 }
 
+@test "a user namespace and a read-only root" {
+	unshare -U true || skip "there are no user namespaces here"
+	mkdir -m 777 work
+	container_prepare "$BOX" procs pause 1
+	container_bind "$BOX" "$PWD/work" /work
+	container_edit "$BOX" '.root.readonly = true
+		| .linux.namespaces += [{type: "user"}]
+		| .linux.uidMappings = [{containerID: 0, hostID: 100000, size: 65536}]
+		| .linux.gidMappings = [{containerID: 0, hostID: 100000, size: 65536}]
+		| .mounts |= map(select(.type != "cgroup" and .type != "mqueue"))'
+	# The way there is for its root, too, which is nobody here.
+	chmod a+rx . "$BOX" "$BOX/rootfs"
+	for folder in "$BATS_RUN_TMPDIR" "$BATS_FILE_TMPDIR" "$BATS_TEST_TMPDIR" "$(dirname "$BATS_TEST_TMPDIR")"; do
+		chmod a+rx "$folder"
+	done
+	container_start "$BOX"
+	grep -q '^ *0 *100000' "/proc/$PID/uid_map"
+	record --container "$BOX"
+	container_exec "$BOX" procs fork 3
+	container_exec "$BOX" procs spawn 3
+	end_session
+	TRUTHS=work LABEL=nspid processes_match "$(snapshot)"
+	only_container "$BOX"
+}
+
+@test "heaptap in a privileged container that has this machine's processes" {
+	image_add "$HEAPTAP"
+	cp "$HEAPTAP" "$IMAGE/bin"
+	mkdir tap
+	spawn target "$WORKLOADS/calls" --wait
+	target=$PID
+	wait_for_line target.out '^ready'
+	container_prepare "$BOX" heaptap record --sample-bytes 1 -o /work/p -p "$target"
+	container_bind "$BOX" "$PWD/tap" /work
+	container_edit "$BOX" '.linux.namespaces |= map(select(.type != "pid" and .type != "cgroup"))
+		| (.process.capabilities | .[]) = ["CAP_SYS_ADMIN", "CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE",
+			"CAP_CHECKPOINT_RESTORE", "CAP_DAC_READ_SEARCH", "CAP_DAC_OVERRIDE", "CAP_SYS_NICE", "CAP_KILL", "CAP_SYSLOG"]
+		| .process.noNewPrivileges = false
+		| .linux.maskedPaths = [] | .linux.readonlyPaths = [] | .linux.seccomp = null
+		| .linux.resources.devices = [{allow: true, access: "rwm"}]'
+	container_edit "$BOX" '.mounts |= map(select(.type != "cgroup" and .type != "sysfs"))'
+	container_bind "$BOX" /sys /sys
+	container_start "$BOX"
+	wait_for_line "$BOX/err" "^Attached to $target \\(" || wait_for_line "$BOX/out" "^Attached to $target \\("
+	tell target go
+	wait_for_line target.out '^site='
+	tell target end
+	wait_exit "$target"
+	poll "$PATIENCE" test -s tap/p.0001.pb.gz
+	poll "$PATIENCE" is_gone "$(<"$BOX/pid")"
+	grep '^site=' target.out >truth
+	matches_truth truth "$(last_snapshot tap/p)"
+}
+
 @test "the end of a container is the end of the session" {
 	container_run "$BOX" procs pause 1
 	record --container "$BOX"
