@@ -21,12 +21,14 @@ static __always_inline void weight_add(struct weight_sum *to, const struct weigh
 /* Not on the stack, which is small. */
 static const struct site_counters no_counters = {};
 
-static __always_inline struct site_counters *site_get(__u32 epoch, __u32 serial,
+static __always_inline struct site_counters *site_get(__u32 epoch, enum account account,
+						      __u32 serial,
 						      const struct live_record *record)
 {
 	struct site_key key = {
 		.epoch = epoch,
 		.thread = record->weight.thread,
+		.account = account,
 		.serial = serial,
 		.stack_id = record->stack_id,
 	};
@@ -90,9 +92,10 @@ static __always_inline void epoch_check(void)
 		__sync_lock_test_and_set(&epochs.closing, 0);
 }
 
-static __always_inline void site_alloc(__u32 serial, const struct live_record *record)
+static __always_inline void site_add(enum account account, __u32 serial,
+				     const struct live_record *record)
 {
-	struct site_counters *counters = site_get(epochs.current, serial, record);
+	struct site_counters *counters = site_get(epochs.current, account, serial, record);
 
 	if (counters)
 		weight_add(&counters->alloc, &record->weight);
@@ -102,11 +105,16 @@ static __always_inline void site_alloc(__u32 serial, const struct live_record *r
 	epoch_check();
 }
 
+static __always_inline void site_alloc(__u32 serial, const struct live_record *record)
+{
+	site_add(ACCOUNT_MALLOC, serial, record);
+}
+
 /* The epoch may be closed, but the loader must not have drained it. */
 static __always_inline void site_freed_in(__u32 epoch, __u32 serial,
 					  const struct live_record *record)
 {
-	struct site_counters *counters = site_get(epoch, serial, record);
+	struct site_counters *counters = site_get(epoch, ACCOUNT_MALLOC, serial, record);
 
 	if (counters)
 		weight_add(&counters->freed, &record->weight);

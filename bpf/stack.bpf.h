@@ -454,12 +454,17 @@ __noinline __u64 frame_of(__u64 address, __u32 serial)
 	return frame;
 }
 
+/* Beside the serial in an argument: a function has five at most. */
+#define STACK_INTERRUPTED (1u << 31)
+
 /*
- * The id of the stack that starts at a call's return: pc is the return address, sp and bp are the
- * caller's. STACK_ID_LOST, counted, if it could not be walked or stored.
+ * The id of the stack that starts at a call's or a syscall's return: pc is the return address, sp
+ * and bp are the caller's. With STACK_INTERRUPTED it starts at any instruction, pc, that has not
+ * been executed. STACK_ID_LOST, counted, if it could not be walked or stored.
  */
-__noinline __u64 stack_capture(__u64 pc, __u64 sp, __u64 bp, __u32 serial, __u64 bytes)
+__noinline __u64 stack_capture(__u64 pc, __u64 sp, __u64 bp, __u32 serial_flags, __u64 bytes)
 {
+	__u32 serial = serial_flags & ~STACK_INTERRUPTED;
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct walk *walk = walk_take();
 	__u64 vma_key, id;
@@ -469,11 +474,11 @@ __noinline __u64 stack_capture(__u64 pc, __u64 sp, __u64 bp, __u32 serial, __u64
 		loss_add(LOSS_SCRATCH_BUSY, bytes);
 		return STACK_ID_LOST;
 	}
-	walk->state.pc = pc - 1;
+	walk->state.interrupted = serial_flags >> 31;
+	walk->state.pc = pc - !walk->state.interrupted;
 	walk->state.sp = sp;
 	walk->state.bp = bp;
 	walk->state.trampoline = trampoline_address(task);
-	walk->state.interrupted = 0;
 	walk->state.guessed = 0;
 	walk->mm = (__u64)BPF_CORE_READ(task, mm);
 	walk->stop = STOP_COUNT;

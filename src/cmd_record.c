@@ -53,6 +53,9 @@ enum {
 	OPT_MAX_PROCESSES,
 	OPT_SIGNATURES_FROM,
 	OPT_MAX_SLOWDOWN,
+	OPT_MODE,
+	OPT_MMAP,
+	OPT_MMAP_ONLY,
 };
 
 static const struct argp_option record_options[] = {
@@ -118,7 +121,15 @@ static const struct argp_option record_options[] = {
 	{"interval", OPT_INTERVAL, "SECONDS", 0,
 	 "When the last snapshot is so old (default 0, HEAP_PROFILE_TIME_INTERVAL)", 3},
 	{"duration", OPT_DURATION, "SECONDS", 0, "End the session after so long", 3},
-	{NULL, 0, NULL, 0, "Sampling:", 4},
+	{NULL, 0, NULL, 0, "What to count:", 4},
+	{"mode", OPT_MODE, "MODE", 0,
+	 "heap: every call of the allocator (default); growth: what made the heap grow, at no cost "
+	 "worth mentioning; faults: what made memory resident, in any language; sampler: what "
+	 "the allocator itself samples",
+	 4},
+	{"mmap", OPT_MMAP, NULL, 0,
+	 "Also count anonymous mappings, in sample types of their own (HEAP_PROFILE_MMAP)", 4},
+	{"mmap-only", OPT_MMAP_ONLY, NULL, 0, "Instead of malloc (HEAP_PROFILE_ONLY_MMAP)", 4},
 	{"sample-bytes", OPT_SAMPLE_BYTES, "SIZE", 0,
 	 "Mean distance between samples (default 512K, TCMALLOC_SAMPLE_PARAMETER); 1 counts every "
 	 "allocation",
@@ -201,6 +212,25 @@ static int parse_attach(const char *text, enum attach_mode *ret)
 		}
 	}
 	log_error(0, "--attach '%s' is no attach mode: use session, multi or perf", text);
+	return EINVAL;
+}
+
+static int parse_mode(const char *text, enum record_mode *ret)
+{
+	static const char *const names[MODE_COUNT] = {
+		[MODE_HEAP] = "heap",
+		[MODE_GROWTH] = "growth",
+		[MODE_FAULTS] = "faults",
+		[MODE_SAMPLER] = "sampler",
+	};
+
+	for (int mode = 0; mode < MODE_COUNT; mode++) {
+		if (!strcmp(text, names[mode])) {
+			*ret = mode;
+			return 0;
+		}
+	}
+	log_error(0, "--mode '%s' is no mode: use heap, growth, faults or sampler", text);
 	return EINVAL;
 }
 
@@ -367,6 +397,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_PLAIN_ENTRIES:
 		options->plain_entries = true;
 		return 0;
+	case OPT_MODE:
+		return parse_mode(arg, &options->record);
+	case OPT_MMAP:
+		if (!options->mappings)
+			options->mappings = MAPPINGS_TOO;
+		return 0;
+	case OPT_MMAP_ONLY:
+		options->mappings = MAPPINGS_ONLY;
+		return 0;
 	case OPT_ATTACH:
 		return parse_attach(arg, &options->mode);
 	case ARGP_KEY_ARG:
@@ -376,6 +415,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
+}
+
+/* As gperftools reads it. */
+static bool is_true(const char *text)
+{
+	return text && *text && strchr("tTyY1", *text);
 }
 
 /* Environment variables come first; options override them. */
@@ -402,6 +447,10 @@ static int read_environment(struct session_options *options)
 		if (err)
 			return err;
 	}
+	if (is_true(getenv("HEAP_PROFILE_MMAP")))
+		options->mappings = MAPPINGS_TOO;
+	if (is_true(getenv("HEAP_PROFILE_ONLY_MMAP")))
+		options->mappings = MAPPINGS_ONLY;
 	text = getenv("HEAP_PROFILE_TIME_INTERVAL");
 	if (text && *text) {
 		err = parse_number_option("HEAP_PROFILE_TIME_INTERVAL", text, MAX_SECONDS,
@@ -466,6 +515,11 @@ int cmd_record(int argc, char **argv)
 	if (options.fork_copy && !options.follow && !options.target.all && !in_cgroup) {
 		log_error(0, "--fork-copy is about children, and they are not taken along: %s",
 			  options.no_follow ? "leave --no-follow out" : "add --follow");
+		return 2;
+	}
+	if (options.mappings && options.record != MODE_HEAP) {
+		log_error(0, "mappings are counted with --mode heap only: leave --mmap out, or "
+			     "--mode");
 		return 2;
 	}
 	if (!options.max_live)

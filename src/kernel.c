@@ -128,6 +128,8 @@ int kernel_open(const struct kernel_options *options, struct kernel **ret)
 		.own_tgid = getpid(),
 		.max_live_each = options->max_live_each,
 		.fork_copy = options->fork_copy,
+		.record_mode = options->record,
+		.mappings = options->mappings,
 	};
 	object->bss->epochs.current = 1;
 	bpf_map__set_max_entries(object->maps.live, options->max_live);

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "heaptap/account.h"
 #include "heaptap/epoch.h"
 #include "heaptap/losses.h"
 #include "heaptap/probe.h"
@@ -44,6 +45,8 @@ struct kernel_options {
 	bool fork_copy; /* forked children get copies of live records */
 	struct kernel_scope scope;
 	enum attach_mode mode;
+	enum record_mode record;
+	enum mappings_mode mappings;
 	bool label_threads;
 	bool verbose; /* let libbpf explain failures */
 };

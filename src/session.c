@@ -44,6 +44,7 @@ static int write_snapshot(struct session *session, const struct epoch_record *re
 	struct loss_counter losses[LOSS_COUNT] = {};
 	struct snapshot_input input = {
 		.heap = session->heap,
+		.accounts = session_accounts(session->options),
 		.losses = losses,
 		.threads = kernel_threads(session->kernel),
 		.scope = session->scope,
@@ -272,7 +273,8 @@ static int run_loop(struct session *session)
 
 static void report_end(struct session *session)
 {
-	summary_losses(session->kernel, session->heap, session->options->sample_bytes);
+	summary_losses(session->kernel, session->heap, session_accounts(session->options),
+		       session->options->sample_bytes);
 	summary_symbols(session->symbolizer);
 	summary_processes(session->kernel);
 	snapshots_report(session->snapshots);
@@ -311,7 +313,7 @@ static int start_target(struct session *session)
 	err = target_start(session->target);
 	if (!err)
 		err = processes_update(session->processes);
-	if (!err)
+	if (!err && session_probes(options))
 		err = open_slowdown(session);
 	if (err)
 		return err;

@@ -10,11 +10,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "heaptap/account.h"
 #include "probe/attach.h"
 #include "target.h"
 
 struct session_options {
 	struct target_options target;
+	enum record_mode record;
+	enum mappings_mode mappings;
 	bool follow;	/* children of targets, too */
 	bool no_follow; /* also where that is the default */
 	bool reach_all; /* and that from their first instruction on, see scope_links.h */
@@ -43,6 +46,11 @@ struct session_options {
 	bool clean;		   /* remove older snapshots of this prefix first */
 	bool verbose;
 };
+
+/* The accounts that a session keeps, a set as of accounts.h. */
+uint32_t session_accounts(const struct session_options *options);
+/* Whether allocators are probed. */
+bool session_probes(const struct session_options *options);
 
 /* Runs until the target or the user ends it. Prints its errors; returns 0 or a negative errno. */
 int session_run(const struct session_options *options);

@@ -9,6 +9,7 @@
 #include "preflight.h"
 #include "proc/process.h"
 #include "processes.h"
+#include "profile/accounts.h"
 #include "profile/snapshot.h"
 #include "scope_links.h"
 #include "session_parts.h"
@@ -36,6 +37,26 @@ static int identify_files(void *arg, const int *fds, size_t count, uint32_t *ids
 	return kernel_identify(session->kernel, fds, count, ids);
 }
 
+uint32_t session_accounts(const struct session_options *options)
+{
+	uint32_t mapped = options->mappings ? ACCOUNT_BIT(ACCOUNT_MAPPED) : 0;
+
+	switch (options->record) {
+	case MODE_GROWTH:
+		return ACCOUNT_BIT(ACCOUNT_GROWTH);
+	case MODE_FAULTS:
+		return ACCOUNTS_OF_FAULTS;
+	default:
+		return options->mappings == MAPPINGS_ONLY ? mapped
+							  : ACCOUNT_BIT(ACCOUNT_MALLOC) | mapped;
+	}
+}
+
+bool session_probes(const struct session_options *options)
+{
+	return session_accounts(options) & ACCOUNT_BIT(ACCOUNT_MALLOC);
+}
+
 static int open_kernel(struct session *session, enum attach_mode mode)
 {
 	const struct session_options *options = session->options;
@@ -52,6 +73,8 @@ static int open_kernel(struct session *session, enum attach_mode mode)
 		.max_processes = options->max_processes,
 		.fork_copy = options->fork_copy,
 		.mode = mode,
+		.record = options->record,
+		.mappings = options->mappings,
 		.label_threads = options->label_threads,
 		.verbose = options->verbose,
 	};
@@ -148,7 +171,7 @@ int session_open(struct session *session)
 		err = loop_open(&session->loop);
 	if (!err)
 		err = target_open(&options->target, &session->target);
-	if (!err)
+	if (!err && session_probes(options))
 		err = slowdown_check(options, mode, session->target);
 	if (err)
 		return err;
@@ -212,11 +235,14 @@ int session_open(struct session *session)
 	err = sights_new(&sights, &session->sights);
 	if (err)
 		return log_error(err, "start the session");
-	open_arrivals(session);
-	err = target_attach(session->target, session->allocators, session->arrivals != NULL);
-	if (err)
-		return err;
-	summary_tables(session->tables);
+	if (session_probes(options)) {
+		open_arrivals(session);
+		err = target_attach(session->target, session->allocators,
+				    session->arrivals != NULL);
+		if (err)
+			return err;
+		summary_tables(session->tables);
+	}
 	return open_writer(session);
 }
 

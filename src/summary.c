@@ -4,11 +4,33 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "profile/accounts.h"
 #include "profile/coverage.h"
 #include "profile/snapshot.h"
 #include "util/log.h"
 
-void summary_losses(struct kernel *kernel, const struct heap *heap, uint64_t sample_bytes)
+static void report_group(const struct heap *heap, enum account_group_id id, uint64_t sample_bytes)
+{
+	const struct account_group *group = &account_groups[id];
+	struct coverage coverage;
+	char stacks[512];
+
+	coverage_measure(heap, group->accounts, sample_bytes, &coverage);
+	coverage_describe(&coverage, group->stack_type, stacks, sizeof(stacks));
+	if (coverage.alloc_bytes > 0)
+		log_info("Stacks: %s", stacks);
+	if (id != GROUP_MALLOC || sample_bytes == 1)
+		return;
+	if (coverage.alloc_bytes <= 0)
+		log_info("Sampling: no allocation was sampled; with a smaller --sample-bytes more "
+			 "are");
+	else
+		log_info("Sampling: in use %.1f MB, standard error %.1f MB",
+			 ldexp(coverage.inuse_bytes, -20), ldexp(coverage.inuse_error, -20));
+}
+
+void summary_losses(struct kernel *kernel, const struct heap *heap, uint32_t accounts,
+		    uint64_t sample_bytes)
 {
 	static const char *const names[] = {
 #define X(id, name, text) name ": " text,
@@ -16,8 +38,6 @@ void summary_losses(struct kernel *kernel, const struct heap *heap, uint64_t sam
 #undef X
 	};
 	struct loss_counter losses[LOSS_COUNT] = {};
-	struct coverage coverage;
-	char stacks[512];
 
 	if (kernel_read_losses(kernel, losses))
 		return;
@@ -26,16 +46,9 @@ void summary_losses(struct kernel *kernel, const struct heap *heap, uint64_t sam
 			log_warning("%llu times (%llu bytes) %s", losses[loss].count,
 				    losses[loss].bytes >> WEIGHT_BYTES_SHIFT, names[loss]);
 	}
-	coverage_measure(heap, sample_bytes, &coverage);
-	coverage_describe(&coverage, stacks, sizeof(stacks));
-	if (coverage.alloc_bytes > 0)
-		log_info("Stacks: %s", stacks);
-	if (sample_bytes > 1 && coverage.alloc_bytes <= 0)
-		log_info("Sampling: no allocation was sampled; with a smaller --sample-bytes more "
-			 "are");
-	else if (sample_bytes > 1)
-		log_info("Sampling: in use %.1f MB, standard error %.1f MB",
-			 ldexp(coverage.inuse_bytes, -20), ldexp(coverage.inuse_error, -20));
+	for (int id = 0; id < GROUP_COUNT; id++)
+		if (account_groups[id].accounts & accounts)
+			report_group(heap, id, sample_bytes);
 }
 
 void summary_symbols(struct symbolizer *symbolizer)

@@ -17,7 +17,9 @@ struct settings {
 	__s8 cgroup_subsys; /* a v1 hierarchy's, or -1 for the v2 hierarchy */
 	__u8 label_threads; /* sites and live records carry the name of their thread */
 	__u8 fork_copy;	    /* forked children get copies of live records */
-	__u8 pad;
+	__u8 record_mode;   /* enum record_mode */
+	__u8 mappings;	    /* enum mappings_mode */
+	__u8 pad[3];
 	__u32 own_tgid;	     /* the loader's, which is in no scope */
 	__u32 max_live_each; /* live records that one of several processes may have */
 	__u64 cgroup_id;     /* of the directory in kernfs */

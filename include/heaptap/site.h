@@ -3,6 +3,7 @@
 #ifndef HEAPTAP_SITE_H
 #define HEAPTAP_SITE_H
 
+#include "heaptap/account.h"
 #include "heaptap/types.h"
 #include "heaptap/weight.h"
 
@@ -10,7 +11,8 @@
 
 struct site_key {
 	__u16 epoch;  /* its low bits: only EPOCH_RECORDS of them wait to be drained */
-	__u16 thread; /* the number of the allocating thread's name, see thread.h */
+	__u16 thread : 13; /* the number of the allocating thread's name, see thread.h */
+	__u16 account : 3; /* enum account */
 	__u32 serial;
 	__u64 stack_id;
 };
@@ -42,6 +44,7 @@ struct live_record {
 #define LIVE_FILTER_SIZE (1u << LIVE_FILTER_BITS)
 
 _Static_assert(sizeof(struct site_key) == 16, "site_key has no padding");
+_Static_assert(ACCOUNT_COUNT <= 1 << 3, "an account fits site_key");
 _Static_assert(sizeof(struct live_key) == 16, "live_key has no padding");
 
 #endif

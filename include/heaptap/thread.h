@@ -18,6 +18,6 @@ struct thread_name {
 	char text[THREAD_NAME_SIZE];
 };
 
-_Static_assert(THREAD_NAMES_MAX < 1 << 16, "a name's number fits 16 bits");
+_Static_assert(THREAD_NAMES_MAX < 1 << 13, "a name's number fits site_key");
 
 #endif

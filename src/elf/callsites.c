@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Call instructions, found without disassembling.
+ * Call instructions, and syscall instructions, found without disassembling.
  *
  * Near calls are e8 rel32, and ff with 2 in the reg field of its ModRM byte, which also tells the
- * length. Every byte is tried as an opcode, so each real call is found whatever precedes it;
+ * length; syscall is 0f 05. Every byte is tried as an opcode, so each real call is found whatever precedes it;
  * bytes that only look like calls keep a few rows more than needed. Prefixes stand before the
  * opcode and do not change where the instruction ends.
  */
@@ -40,6 +40,8 @@ static size_t call_size(const uint8_t *bytes)
 {
 	if (bytes[0] == 0xe8)
 		return 5;
+	if (bytes[0] == 0x0f)
+		return bytes[1] == 0x05 ? 2 : 0;
 	if ((bytes[1] >> 3 & 7) != 2)
 		return 0;
 	return indirect_call_size(bytes[1], bytes[2]);
@@ -76,8 +78,9 @@ static unsigned int opcode_mask(const uint8_t *bytes)
 	__m128i block = _mm_loadu_si128((const __m128i *)bytes);
 	__m128i direct = _mm_cmpeq_epi8(block, _mm_set1_epi8((char)0xe8));
 	__m128i indirect = _mm_cmpeq_epi8(block, _mm_set1_epi8((char)0xff));
+	__m128i two_byte = _mm_cmpeq_epi8(block, _mm_set1_epi8(0x0f));
 
-	return _mm_movemask_epi8(_mm_or_si128(direct, indirect));
+	return _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(direct, indirect), two_byte));
 }
 
 /* Opcodes at bytes[0, size); the 16 + CALL_MAX_SIZE bytes behind must be readable. */

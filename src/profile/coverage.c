@@ -11,7 +11,8 @@ static const char *const stop_texts[] = {
 #undef X
 };
 
-void coverage_measure(const struct heap *heap, uint64_t sample_bytes, struct coverage *ret)
+void coverage_measure(const struct heap *heap, uint32_t accounts, uint64_t sample_bytes,
+		      struct coverage *ret)
 {
 	double variance = 0;
 
@@ -19,6 +20,8 @@ void coverage_measure(const struct heap *heap, uint64_t sample_bytes, struct cov
 	for (const struct heap_site *site = heap_sites(heap); site; site = site->hh.next) {
 		double bytes = ldexp((double)site->alloc.bytes, -WEIGHT_BYTES_SHIFT);
 
+		if (!(accounts & 1u << site->key.account))
+			continue;
 		ret->alloc_bytes += bytes;
 		ret->inuse_bytes +=
 			bytes + ldexp((double)site->inherited.bytes - (double)site->freed.bytes,
@@ -52,14 +55,14 @@ static void describe_stop(enum stack_stop stop, char *text, size_t size)
 		 stop_texts[stop]);
 }
 
-void coverage_describe(const struct coverage *coverage, char *text, size_t size)
+void coverage_describe(const struct coverage *coverage, const char *type, char *text, size_t size)
 {
 	double whole = coverage->alloc_bytes;
 	char reason[128];
 	size_t used;
 
-	snprintf(text, size, "%.2f %% of alloc_space complete",
-		 percent(coverage->stop_bytes[STOP_END], whole));
+	snprintf(text, size, "%.2f %% of %s complete",
+		 percent(coverage->stop_bytes[STOP_END], whole), type);
 	if (coverage->guessed_bytes > 0) {
 		used = strlen(text);
 		snprintf(text + used, size - used,

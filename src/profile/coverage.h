@@ -19,9 +19,14 @@ struct coverage {
 	double inuse_error; /* standard error of inuse_bytes */
 };
 
-void coverage_measure(const struct heap *heap, uint64_t sample_bytes, struct coverage *ret);
+/* Of the sites of a set of accounts, see accounts.h. */
+void coverage_measure(const struct heap *heap, uint32_t accounts, uint64_t sample_bytes,
+		      struct coverage *ret);
 
-/* "99.2 % complete, 0.8 % cut: no unwind rows": the stacks' share of alloc_space, by reason. */
-void coverage_describe(const struct coverage *coverage, char *text, size_t size);
+/*
+ * "99.2 % of alloc_space complete, 0.8 % cut: no unwind rows": the stacks' share of a sample type,
+ * by reason.
+ */
+void coverage_describe(const struct coverage *coverage, const char *type, char *text, size_t size);
 
 #endif

@@ -129,7 +129,7 @@ static void sum_add(struct heap_sum *sum, const struct weight_sum *weight)
 static int find_site(struct heap *heap, const struct site_key *key, struct heap_site **ret)
 {
 	_cleanup_free_ struct heap_site *site = NULL;
-	const struct heap_site wanted = {.key = {key->stack_id, key->serial, key->thread}};
+	const struct heap_site wanted = {.key = {key->stack_id, key->serial, key->thread, key->account}};
 	struct heap_site *known;
 	int err;
 
@@ -191,6 +191,7 @@ void heap_end(struct heap *heap, bool (*end)(void *arg, uint32_t serial), void *
 			continue;
 		site->freed = site->alloc;
 		sums_add(&site->freed, &site->inherited);
+		site->released = 0;
 	}
 }
 
@@ -211,6 +212,7 @@ int heap_merge(struct heap *heap, uint32_t (*into)(void *arg, uint32_t serial), 
 			sums_add(&known->alloc, &site->alloc);
 			sums_add(&known->freed, &site->freed);
 			sums_add(&known->inherited, &site->inherited);
+			known->released += site->released;
 			free(site);
 			continue;
 		}

@@ -35,12 +35,14 @@ struct heap_site {
 	struct {
 		uint64_t stack_id;
 		uint32_t serial;
-		uint32_t thread; /* the number of its name, see profile/threads.h */
+		uint16_t thread;  /* the number of its name, see profile/threads.h */
+		uint16_t account; /* enum account */
 	} key;
 	const struct heap_stack *stack;
 	struct heap_sum alloc;
 	struct heap_sum freed;
 	struct heap_sum inherited; /* in use when the process was forked */
+	uint64_t released;	   /* bytes of what is in use that were given back, if mapped */
 	UT_hash_handle hh;
 };
 

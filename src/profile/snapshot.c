@@ -2,15 +2,13 @@
 #define HASH_NONFATAL_OOM 1
 
 #include <errno.h>
-#include <inttypes.h>
-#include <math.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "profile/coverage.h"
+#include "profile/accounts.h"
+#include "profile/comments.h"
 #include "profile/frame_table.h"
 #include "profile/snapshot.h"
 #include "symbolize/raw_code.h"
@@ -400,35 +398,18 @@ static int cut_location(struct builder *builder, const struct heap_stack *stack,
 	return note_location(builder, note, ret);
 }
 
-static int64_t round_bytes(unsigned __int128 bytes)
-{
-	return (bytes + (1 << (WEIGHT_BYTES_SHIFT - 1))) >> WEIGHT_BYTES_SHIFT;
-}
-
-static int64_t round_objects(unsigned __int128 objects)
-{
-	return (objects + (1 << (WEIGHT_OBJECTS_SHIFT - 1))) >> WEIGHT_OBJECTS_SHIFT;
-}
-
 static int add_site(struct builder *builder, const struct heap_site *site)
 {
 	const struct heap_stack *stack = site->stack;
 	uint32_t locations[STACK_MAX_FRAMES + 1];
-	struct profile_label labels[2 + PROCESS_LABELS];
+	struct profile_label labels[3 + PROCESS_LABELS];
 	size_t location_count = 0, label_count = 0;
-	struct heap_sum inuse = heap_inuse(site);
-	int64_t values[4] = {
-		round_objects(site->alloc.objects),
-		round_bytes(site->alloc.bytes),
-		round_objects(inuse.objects),
-		round_bytes(inuse.bytes),
-	};
-	/* What is only inherited was not allocated here. */
-	const int64_t *sizes = values[0] ? values : values + 2;
+	const char *memory = accounts_memory(site->key.account);
+	int64_t values[ACCOUNTS_MAX_VALUES], size = accounts_mean_size(site);
 	int err = 0;
 
-	if ((!values[0] && !values[1] && !values[2] && !values[3]) ||
-	    !is_wanted(builder->input, site->key.serial))
+	if (!is_wanted(builder->input, site->key.serial) ||
+	    !accounts_values(builder->input->accounts, site, values))
 		return 0;
 	if (stack->lost)
 		err = note_location(builder, "[stack lost]", &locations[location_count++]);
@@ -440,12 +421,14 @@ static int add_site(struct builder *builder, const struct heap_site *site)
 	if (err)
 		return err;
 
-	if (sizes[0])
+	if (size)
 		labels[label_count++] = (struct profile_label){
 			.key = profile_string(builder->profile, "bytes"),
-			.number = sizes[1] / sizes[0],
+			.number = size,
 			.unit = profile_string(builder->profile, "bytes"),
 		};
+	if (memory)
+		add_label(builder, labels, &label_count, "memory", memory);
 	label_count += process_labels(builder, site->key.serial, labels + label_count);
 	if (builder->input->threads)
 		add_label(builder, labels, &label_count, "thread",
@@ -453,84 +436,6 @@ static int add_site(struct builder *builder, const struct heap_site *site)
 	profile_add_sample(builder->profile, locations, location_count, values, labels,
 			   label_count);
 	return 0;
-}
-
-static void add_comment(struct profile *profile, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void add_comment(struct profile *profile, const char *format, ...)
-{
-	char text[1024];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	profile_add_comment(profile, text);
-}
-
-static void add_comments(struct builder *builder)
-{
-	static const char *const loss_names[] = {
-#define X(id, name, text) name,
-		LOSSES(X)
-#undef X
-	};
-	static const char *const loss_texts[] = {
-#define X(id, name, text) text,
-		LOSSES(X)
-#undef X
-	};
-	const struct snapshot_input *input = builder->input;
-	struct profile *profile = builder->profile;
-	struct coverage coverage;
-	char stacks[512];
-	bool any = false;
-
-	coverage_measure(input->heap, input->sample_bytes, &coverage);
-	add_comment(profile, "heaptap " HEAPTAP_VERSION);
-	add_comment(profile, "scope: %s", input->scope);
-	add_comment(profile, "reason: %s", input->reason);
-	if (input->sample_bytes == 1)
-		add_comment(profile, "sampling: none, every allocation is counted");
-	else
-		add_comment(profile,
-			    "sampling: one sample per %" PRIu64
-			    " bytes on average; values are unbiased estimates; inuse_space %.0f, "
-			    "standard error %.0f (%.2f %%)",
-			    input->sample_bytes, coverage.inuse_bytes, coverage.inuse_error,
-			    coverage.inuse_bytes > 0
-				    ? 100 * coverage.inuse_error / coverage.inuse_bytes
-				    : 0);
-	for (size_t i = 0; i < input->runtime_count; i++)
-		add_comment(profile, "runtime: %s", input->runtimes[i]);
-	coverage_describe(&coverage, stacks, sizeof(stacks));
-	add_comment(profile, "stacks: %s", stacks);
-	if (input->late_files)
-		add_comment(
-			profile,
-			"late: %zu file%s with an allocator loaded while the program ran; what "
-			"was allocated there before it was probed (%.0f ms at most) is not counted",
-			input->late_files, input->late_files == 1 ? "" : "s", input->late_ns / 1e6);
-	if (input->late_processes)
-		add_comment(profile,
-			    "late: %zu process%s that started in the scope; what %s allocated "
-			    "before being probed (%.0f ms at most) is not counted; %zu ended "
-			    "before, and nothing of %s is",
-			    input->late_processes, input->late_processes == 1 ? "" : "es",
-			    input->late_processes == 1 ? "it" : "they",
-			    input->late_processes_ns / 1e6, input->late_ended,
-			    input->late_ended == 1 ? "it" : "them");
-	for (int loss = 0; loss < LOSS_COUNT; loss++) {
-		if (!input->losses[loss].count)
-			continue;
-		any = true;
-		add_comment(profile, "loss: %s %llu (%llu bytes): %s", loss_names[loss],
-			    input->losses[loss].count,
-			    input->losses[loss].bytes >> WEIGHT_BYTES_SHIFT, loss_texts[loss]);
-	}
-	if (!any)
-		add_comment(profile, "losses: none");
 }
 
 static int build(struct builder *builder)
@@ -544,11 +449,7 @@ static int build(struct builder *builder)
 	if (err)
 		return err;
 	profile = builder->profile;
-	profile_add_sample_type(profile, "alloc_objects", "count");
-	profile_add_sample_type(profile, "alloc_space", "bytes");
-	profile_add_sample_type(profile, "inuse_objects", "count");
-	profile_add_sample_type(profile, "inuse_space", "bytes");
-	profile->default_sample_type = profile_string(profile, "inuse_space");
+	accounts_add_types(profile, input->accounts);
 	profile->period_type.type = profile_string(profile, "space");
 	profile->period_type.unit = profile_string(profile, "bytes");
 	profile->period = input->sample_bytes;
@@ -570,7 +471,7 @@ static int build(struct builder *builder)
 		if (err)
 			return err;
 	}
-	add_comments(builder);
+	snapshot_comment(profile, input);
 	return profile_error(profile);
 }
 

@@ -24,6 +24,7 @@ struct snapshot_process {
 
 struct snapshot_input {
 	const struct heap *heap;
+	uint32_t accounts; /* set of those that it has, see accounts.h */
 	struct images *images;
 	struct symbolizer *symbolizer;
 	const struct snapshot_process *processes; /* by serial */
