@@ -21,9 +21,8 @@ static __always_inline void weight_add(struct weight_sum *to, const struct weigh
 /* Not on the stack, which is small. */
 static const struct site_counters no_counters = {};
 
-static __always_inline struct site_counters *site_get(__u32 epoch, enum account account,
-						      __u32 serial,
-						      const struct live_record *record)
+static __always_inline struct site_counters *
+site_get(__u32 epoch, enum account account, __u32 serial, const struct live_record *record)
 {
 	struct site_key key = {
 		.epoch = epoch,

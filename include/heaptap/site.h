@@ -10,7 +10,7 @@
 #define SITES_MAX 65536
 
 struct site_key {
-	__u16 epoch;  /* its low bits: only EPOCH_RECORDS of them wait to be drained */
+	__u16 epoch;	   /* its low bits: only EPOCH_RECORDS of them wait to be drained */
 	__u16 thread : 13; /* the number of the allocating thread's name, see thread.h */
 	__u16 account : 3; /* enum account */
 	__u32 serial;

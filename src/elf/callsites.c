@@ -3,9 +3,9 @@
  * Call instructions, and syscall instructions, found without disassembling.
  *
  * Near calls are e8 rel32, and ff with 2 in the reg field of its ModRM byte, which also tells the
- * length; syscall is 0f 05. Every byte is tried as an opcode, so each real call is found whatever precedes it;
- * bytes that only look like calls keep a few rows more than needed. Prefixes stand before the
- * opcode and do not change where the instruction ends.
+ * length; syscall is 0f 05. Every byte is tried as an opcode, so each real call is found whatever
+ * precedes it; bytes that only look like calls keep a few rows more than needed. Prefixes stand
+ * before the opcode and do not change where the instruction ends.
  */
 #include "elf/callsites.h"
 

@@ -39,7 +39,8 @@ void accounts_add_types(struct profile *profile, uint32_t accounts)
 	for (size_t i = 0; i < GROUP_COUNT; i++) {
 		if (!(account_groups[i].accounts & accounts))
 			continue;
-		for (size_t type = 0; type < GROUP_MAX_TYPES && account_groups[i].types[type]; type++)
+		for (size_t type = 0; type < GROUP_MAX_TYPES && account_groups[i].types[type];
+		     type++)
 			profile_add_sample_type(profile, account_groups[i].types[type],
 						unit_of(account_groups[i].types[type]));
 		if (!default_type)
@@ -63,8 +64,10 @@ bool accounts_values(uint32_t accounts, const struct heap_site *site,
 {
 	const struct heap_sum inuse = heap_inuse(site);
 	const int64_t own[GROUP_MAX_TYPES] = {
-		round_objects(site->alloc.objects), round_bytes(site->alloc.bytes),
-		round_objects(inuse.objects),	    round_bytes(inuse.bytes),
+		round_objects(site->alloc.objects),
+		round_bytes(site->alloc.bytes),
+		round_objects(inuse.objects),
+		round_bytes(inuse.bytes),
 		(int64_t)site->released,
 	};
 	size_t at = 0;
@@ -75,7 +78,8 @@ bool accounts_values(uint32_t accounts, const struct heap_site *site,
 
 		if (!(account_groups[i].accounts & accounts))
 			continue;
-		for (size_t type = 0; type < GROUP_MAX_TYPES && account_groups[i].types[type]; type++) {
+		for (size_t type = 0; type < GROUP_MAX_TYPES && account_groups[i].types[type];
+		     type++) {
 			values[at] = is_own ? own[type] : 0;
 			any |= values[at] != 0;
 			at++;

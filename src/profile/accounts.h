@@ -18,13 +18,7 @@
 	 ACCOUNT_BIT(ACCOUNT_FAULT_STACK))
 
 /* Accounts that share sample types. */
-enum account_group_id {
-	GROUP_MALLOC,
-	GROUP_MAPPED,
-	GROUP_GROWTH,
-	GROUP_FAULTS,
-	GROUP_COUNT
-};
+enum account_group_id { GROUP_MALLOC, GROUP_MAPPED, GROUP_GROWTH, GROUP_FAULTS, GROUP_COUNT };
 
 #define GROUP_MAX_TYPES 5
 

@@ -66,7 +66,7 @@ static void describe_faults(struct profile *profile, const struct snapshot_input
 static void comment_group(struct profile *profile, const struct snapshot_input *input,
 			  enum account_group_id id)
 {
-	static void (*const describe[GROUP_COUNT])(struct profile *profile,
+	static void (*const describe[GROUP_COUNT])(struct profile * profile,
 						   const struct snapshot_input *input,
 						   const struct coverage *coverage) = {
 		[GROUP_MALLOC] = describe_malloc,

@@ -129,7 +129,8 @@ static void sum_add(struct heap_sum *sum, const struct weight_sum *weight)
 static int find_site(struct heap *heap, const struct site_key *key, struct heap_site **ret)
 {
 	_cleanup_free_ struct heap_site *site = NULL;
-	const struct heap_site wanted = {.key = {key->stack_id, key->serial, key->thread, key->account}};
+	const struct heap_site wanted = {
+		.key = {key->stack_id, key->serial, key->thread, key->account}};
 	struct heap_site *known;
 	int err;
 
