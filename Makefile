@@ -33,7 +33,7 @@ endif
 # What a build needs, what the tests need on top, and the rivals of the benchmark.
 BUILD_PACKAGES := gcc make clang llvm bpftool libbpf-dev libelf-dev libdw-dev libdebuginfod-dev \
 	liblzma-dev zlib1g-dev \
-	libiberty-dev libpcre2-dev libzydis-dev libjson-c-dev uthash-dev linux-libc-dev
+	libiberty-dev libpcre2-dev libzydis-dev libjson-c-dev libbsd-dev uthash-dev linux-libc-dev
 CHECK_PACKAGES := libcmocka-dev bats perl procps python3 g++ golang-go redis-server redis-tools sqlite3 \
 	binutils util-linux jq shellcheck clang-format libclang-rt-14-dev nginx \
 	nodejs openjdk-17-jre-headless rustc ruby php-cli luajit postgresql musl-tools curl openssl bash \

@@ -591,3 +591,5 @@ int fork_copy(void *ctx)
 	}
 	return 0;
 }
+
+#include "mapping.bpf.h"

@@ -355,6 +355,20 @@ static int give_file(struct allocators *allocators, struct new_file *file)
 	return err ? log_error(err, "keep the target's files") : 0;
 }
 
+static int give_files(struct allocators *allocators, struct new_files *files)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < files->count && !err; i++) {
+		/* Without its table, stacks are cut there, and say so. */
+		if (files->late && !allocators->context.lazy_tables)
+			tables_request(allocators->context.tables, files->entries[i].id,
+				       files->entries[i].image, false);
+		err = give_file(allocators, &files->entries[i]);
+	}
+	return err;
+}
+
 /* pid and maps: of the process that maps the files; maps is NULL for a command. */
 static int take_in(struct allocators *allocators, struct new_files *files, pid_t pid,
 		   const struct maps *maps)
@@ -375,10 +389,11 @@ static int take_in(struct allocators *allocators, struct new_files *files, pid_t
 	}
 	if (!err && !files->late)
 		err = build_tables(allocators, files);
-	if (!err)
-		err = maps ? modules_of_process(pid, maps, allocators->known, files,
-						&allocators->files, &modules)
-			   : modules_of_command(files, &modules);
+	if (err || allocators->context.files_only)
+		return err ? err : give_files(allocators, files);
+	err = maps ? modules_of_process(pid, maps, allocators->known, files, &allocators->files,
+					&modules)
+		   : modules_of_command(files, &modules);
 	if (err)
 		return err;
 	if (maps) {
@@ -388,14 +403,7 @@ static int take_in(struct allocators *allocators, struct new_files *files, pid_t
 	}
 	err = probe_modules(allocators, files, &modules, memory_fd);
 	allocator_files_forget(&allocators->files);
-	for (size_t i = 0; i < files->count && !err; i++) {
-		/* Without its table, stacks are cut there, and say so. */
-		if (files->late && !allocators->context.lazy_tables)
-			tables_request(allocators->context.tables, files->entries[i].id,
-				       files->entries[i].image, false);
-		err = give_file(allocators, &files->entries[i]);
-	}
-	return err;
+	return err ? err : give_files(allocators, files);
 }
 
 int allocators_add_files(struct allocators *allocators, char *const *paths, size_t count)
@@ -457,6 +465,11 @@ bool allocators_may_come(const struct allocators *allocators)
 size_t allocators_count(const struct allocators *allocators)
 {
 	return allocators->probed;
+}
+
+bool allocators_are_probed(const struct allocators *allocators)
+{
+	return !allocators->context.files_only;
 }
 
 int allocators_report_none(const struct allocators *allocators, const char *words)

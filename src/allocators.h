@@ -37,6 +37,7 @@ struct allocators_context {
 	 * machine runs are over before one does.
 	 */
 	bool lazy_tables;
+	bool files_only; /* nothing is probed: the files are opened, and get unwind tables */
 };
 
 /* Says what is wrong with a signature file; other errors: -ENOMEM. */
@@ -67,6 +68,8 @@ int allocators_add_late(struct allocators *allocators, pid_t pid, const struct m
 			uint64_t since_ns);
 
 /* Files with probes. */
+/* Whether there is an allocator to be found at all, see files_only. */
+bool allocators_are_probed(const struct allocators *allocators);
 size_t allocators_count(const struct allocators *allocators);
 /* Of the points of the functions that are called most, the share that the kernel single-steps. */
 double allocators_stepped_share(const struct allocators *allocators);

@@ -4,8 +4,6 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <linux/membarrier.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,24 +13,14 @@
 #include <unistd.h>
 
 #include "heaptap/throw.h"
-#include "heaptap.skel.h"
 #include "kernel_maps.h"
+#include "kernel_private.h"
 #include "probe/sampling.h"
 #include "proc/process.h"
 
 /* From linux/bpf.h of 6.13; Debian 12's headers are older. */
 #define TRACE_UPROBE_MULTI   48
 #define TRACE_UPROBE_SESSION 57
-
-struct kernel {
-	struct heaptap_bpf *object;
-	struct ring_buffer *ring;
-	struct ring_buffer *throw_ring;
-	__u32 event_types; /* taken and not handed on */
-	struct attach_programs programs;
-	struct threads *threads; /* or NULL */
-	int cpu_count;
-};
 
 /* Where every thread may have its own: 34 MB instead of 8. */
 #define MAX_SITES_OF_THREADS (1u << 18)
@@ -147,6 +135,7 @@ int kernel_open(const struct kernel_options *options, struct kernel **ret)
 	}
 	choose_program(object->progs.fork_copy, options->fork_copy, 0);
 	choose_programs(object, options->mode);
+	kernel_mappings_choose(object, options->record, options->mappings);
 	err = heaptap_bpf__load(object);
 	if (err)
 		return err == -EINVAL || err == -EACCES ? -EOPNOTSUPP : err;
@@ -176,6 +165,7 @@ void kernel_close(struct kernel *kernel)
 		return;
 	ring_buffer__free(kernel->ring);
 	ring_buffer__free(kernel->throw_ring);
+	kernel_mappings_close(kernel);
 	heaptap_bpf__destroy(kernel->object);
 	threads_free(kernel->threads);
 	free(kernel);
@@ -462,93 +452,6 @@ int kernel_consume_events(struct kernel *kernel, __u32 *ret_types)
 	return err < 0 ? err : 0;
 }
 
-static volatile struct epoch_state *epoch_state(const struct kernel *kernel)
-{
-	return &kernel->object->bss->epochs;
-}
-
-int kernel_close_epoch(struct kernel *kernel, enum epoch_reason reason)
-{
-	volatile struct epoch_state *state = epoch_state(kernel);
-	struct timespec now;
-	__u32 epoch;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	/* A program that holds the lock is at most preempted, never asleep. */
-	while (__sync_val_compare_and_swap(&state->closing, 0, 1))
-		sched_yield();
-	epoch = epoch_close_locked(state, reason, now.tv_sec * 1000000000ull + now.tv_nsec);
-	__sync_lock_release(&state->closing);
-	return epoch ? 0 : -EAGAIN;
-}
-
-void kernel_wait_for_programs(void)
-{
-	struct timespec pause = {.tv_nsec = 20000000};
-
-	/* Refused on nohz_full machines. A program runs for microseconds. */
-	if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0))
-		nanosleep(&pause, NULL);
-}
-
-bool kernel_next_epoch(struct kernel *kernel, struct epoch_record *ret)
-{
-	volatile struct epoch_state *state = epoch_state(kernel);
-	volatile struct epoch_record *record;
-	__u32 epoch = state->drained + 1;
-
-	if (epoch >= __atomic_load_n(&state->current, __ATOMIC_ACQUIRE))
-		return false;
-	record = &state->records[epoch % EPOCH_RECORDS];
-	ret->epoch = record->epoch;
-	ret->reason = record->reason;
-	ret->time_ns = record->time_ns;
-	ret->totals.alloc_bytes = record->totals.alloc_bytes;
-	ret->totals.freed_bytes = record->totals.freed_bytes;
-	ret->totals.gone_bytes = record->totals.gone_bytes;
-	ret->totals.inherited_bytes = record->totals.inherited_bytes;
-	kernel_wait_for_programs();
-	return true;
-}
-
-struct epoch_totals kernel_totals(const struct kernel *kernel)
-{
-	volatile struct epoch_state *state = epoch_state(kernel);
-
-	return (struct epoch_totals){state->totals.alloc_bytes, state->totals.freed_bytes,
-				     state->totals.gone_bytes, state->totals.inherited_bytes};
-}
-
-int kernel_drain(struct kernel *kernel, __u32 epoch,
-		 int (*add)(void *arg, const struct site_key *key,
-			    const struct site_counters *counters),
-		 void *arg)
-{
-	int map = bpf_map__fd(kernel->object->maps.sites), err, failed = 0;
-	_cleanup_free_ struct site_key *keys = NULL;
-	_cleanup_free_ struct site_counters *values = NULL;
-	size_t count = 0;
-
-	err = kernel_maps_sites(map, epoch, &keys, &values, &count);
-	if (!err && kernel->threads)
-		err = kernel_maps_threads(bpf_map__fd(kernel->object->maps.thread_names),
-					  kernel->threads);
-	if (err)
-		return err;
-	for (size_t i = 0; i < count; i++) {
-		err = add(arg, &keys[i], &values[i]);
-		if (err)
-			failed = err;
-		else
-			bpf_map_delete_elem(map, &keys[i]);
-	}
-	if (failed)
-		return failed;
-	__atomic_store_n(&kernel->object->bss->site_count, 0, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&kernel->object->bss->epochs.drained, epoch, __ATOMIC_RELEASE);
-	return 0;
-}
-
 const struct threads *kernel_threads(const struct kernel *kernel)
 {
 	return kernel->threads;
@@ -587,5 +490,6 @@ int kernel_read_losses(struct kernel *kernel, struct loss_counter ret[LOSS_COUNT
 		err = kernel_maps_sum(bpf_map__fd(kernel->object->maps.losses), loss,
 				      kernel->cpu_count, (__u64 *)&ret[loss],
 				      sizeof(ret[loss]) / sizeof(__u64));
+	ret[LOSS_MAPPING_MISSED].count += kernel_mappings_missed(kernel);
 	return err;
 }

@@ -12,6 +12,7 @@
 #include "heaptap/account.h"
 #include "heaptap/epoch.h"
 #include "heaptap/losses.h"
+#include "heaptap/mapping.h"
 #include "heaptap/probe.h"
 #include "heaptap/process.h"
 #include "heaptap/settings.h"
@@ -131,6 +132,17 @@ int kernel_consume_events(struct kernel *kernel, __u32 *ret_types);
 struct throw_request *kernel_throws(struct kernel *kernel);
 int kernel_throw_fd(const struct kernel *kernel);
 int kernel_consume_throws(struct kernel *kernel);
+
+/*
+ * Attaches the programs that count mappings or growth; nothing if the mode needs none. Errors:
+ * those of the system calls.
+ */
+int kernel_attach_mappings(struct kernel *kernel);
+/* Readable when many events wait; -1 if no account of mappings is kept. */
+int kernel_mapping_fd(const struct kernel *kernel);
+/* Hands all events that wait to seen(), in order. Returns its first error. */
+int kernel_consume_mappings(struct kernel *kernel,
+			    int (*seen)(void *arg, const struct mapping_event *event), void *arg);
 
 /* Closes the open epoch. Returns 0, or -EAGAIN if too many closed ones wait to be drained. */
 int kernel_close_epoch(struct kernel *kernel, enum epoch_reason reason);

@@ -17,6 +17,7 @@
 #include "allocators.h"
 #include "arrivals.h"
 #include "kernel.h"
+#include "mappings.h"
 #include "processes.h"
 #include "profile/snapshot.h"
 #include "scope_links.h"
@@ -92,6 +93,16 @@ static int settle_and_write(struct session *session, const struct epoch_record *
 	return err;
 }
 
+/* After processes were looked at: what those have done that are gone has been told. */
+static int update_mappings(struct session *session)
+{
+	int err = session->mappings ? mappings_update(session->mappings) : 0;
+
+	if (!err && session->mappings)
+		mappings_forget_gone(session->mappings);
+	return err;
+}
+
 /* Drains and writes every closed epoch. */
 static int drain_epochs(struct session *session)
 {
@@ -106,6 +117,8 @@ static int drain_epochs(struct session *session)
 			err = kernel_drain(session->kernel, record.epoch, add_site, session);
 		if (!err)
 			err = processes_inherit(session->processes, session->heap, &record);
+		if (!err)
+			err = update_mappings(session);
 		if (err)
 			return log_error(err, "read the kernel's counters");
 		err = settle_and_write(session, &record);
@@ -172,6 +185,11 @@ static int handle(struct session *session, int fd)
 		return timer_expired(fd) ? close_and_drain(session, EPOCH_TIME_INTERVAL) : 0;
 	if (fd == session->loop.duration_fd)
 		return timer_expired(fd) ? end_session(session, EPOCH_DETACH) : 0;
+	if (session->mappings && fd == kernel_mapping_fd(session->kernel)) {
+		int err = mappings_update(session->mappings);
+
+		return err ? log_error(err, "read the changes of mappings") : 0;
+	}
 	if (session->slowdown && fd == slowdown_watch_fd(session->slowdown))
 		return handle_slowdown(session);
 	if (fd == target_fd(session->target))

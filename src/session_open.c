@@ -6,6 +6,7 @@
 #include "allocators.h"
 #include "arrivals.h"
 #include "kernel.h"
+#include "mappings.h"
 #include "preflight.h"
 #include "proc/process.h"
 #include "processes.h"
@@ -150,6 +151,21 @@ static void open_arrivals(struct session *session)
 			    strerror(-err));
 }
 
+static int open_mappings(struct session *session)
+{
+	int err = kernel_attach_mappings(session->kernel);
+
+	if (err)
+		return log_error(err, "watch the syscalls that change mappings (is tracefs mounted "
+				      "at /sys/kernel/tracing?)");
+	if (!session->options->mappings)
+		return 0;
+	err = mappings_new(session->kernel, session->processes, session->heap, &session->mappings);
+	if (!err)
+		err = loop_watch(&session->loop, kernel_mapping_fd(session->kernel));
+	return err ? log_error(err, "start the session") : 0;
+}
+
 int session_open(struct session *session)
 {
 	const struct session_options *options = session->options;
@@ -228,6 +244,7 @@ int session_open(struct session *session)
 		.symbol_prefix = options->symbol_prefix,
 		.plain_entries = options->plain_entries,
 		.lazy_tables = options->target.all,
+		.files_only = !session_probes(options),
 	};
 	err = allocators_new(&allocators, &session->allocators);
 	if (err)
@@ -235,14 +252,14 @@ int session_open(struct session *session)
 	err = sights_new(&sights, &session->sights);
 	if (err)
 		return log_error(err, "start the session");
-	if (session_probes(options)) {
-		open_arrivals(session);
-		err = target_attach(session->target, session->allocators,
-				    session->arrivals != NULL);
-		if (err)
-			return err;
-		summary_tables(session->tables);
-	}
+	open_arrivals(session);
+	err = target_attach(session->target, session->allocators, session->arrivals != NULL);
+	if (err)
+		return err;
+	summary_tables(session->tables);
+	err = open_mappings(session);
+	if (err)
+		return err;
 	return open_writer(session);
 }
 
@@ -258,6 +275,7 @@ void session_close(struct session *session)
 	runtimes_free(session->runtimes);
 	sights_free(session->sights);
 	scope_links_free(session->links);
+	mappings_free(session->mappings);
 	processes_free(session->processes);
 	kernel_close(session->kernel);
 	target_free(session->target);

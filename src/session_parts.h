@@ -22,6 +22,7 @@ struct session {
 	struct sights *sights;
 	struct processes *processes;
 	struct scope_links *links;
+	struct mappings *mappings; /* or NULL */
 	struct heap *heap;
 	struct snapshots *snapshots;
 	struct writer *writer;

@@ -55,6 +55,15 @@ enum {
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 };
 
+enum {
+	BPF_RB_NO_WAKEUP = 1,
+	BPF_RB_FORCE_WAKEUP = 2,
+};
+
+enum {
+	BPF_RB_AVAIL_DATA = 0,
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 /* What a uprobe program gets as its context: user registers. */
@@ -108,6 +117,7 @@ struct seqcount {
 
 struct mm_struct {
 	struct maple_tree mm_mt;
+	unsigned long brk;
 	struct uprobes_state uprobes_state;
 	struct seqcount mm_lock_seq; /* from 6.13 */
 };
@@ -115,6 +125,10 @@ struct mm_struct {
 /* From 6.4 to 6.12. What follows ___ is no part of the name. */
 struct mm_struct___before_6_13 {
 	int mm_lock_seq;
+};
+
+struct trace_event_raw_sys_exit {
+	long ret;
 };
 
 struct return_instance {

@@ -31,6 +31,12 @@
 	X(THREAD_FULL, "thread_full",                                                              \
 	  "allocations labelled with the thread \"(other)\": there are more than 4096 names of "   \
 	  "threads")                                                                               \
+	X(MAPPING_FULL, "mapping_full",                                                            \
+	  "changes of mappings not told: the ring was full; the account was put right from "       \
+	  "/proc/PID/maps, and what was mapped meanwhile has no stack")                            \
+	X(MAPPING_MISSED, "mapping_missed",                                                        \
+	  "changes of mappings not seen: the kernel did not run the program that counts them; "    \
+	  "the account was put right likewise")                                                    \
 	X(LIVE_FULL, "live_full",                                                                  \
 	  "allocations counted in alloc_* but not in inuse_*: the live table, or the share of it " \
 	  "that one process may take, was full (--max-live)")                                      \

@@ -164,6 +164,20 @@ int heap_add(struct heap *heap, const struct site_key *key, const struct site_co
 	return 0;
 }
 
+int heap_add_mapped(struct heap *heap, const struct site_key *key,
+		    const struct site_counters *counters, int64_t released)
+{
+	struct heap_site *site;
+	int err = find_site(heap, key, &site);
+
+	if (err)
+		return err;
+	sum_add(&site->alloc, &counters->alloc);
+	sum_add(&site->freed, &counters->freed);
+	site->released += released;
+	return 0;
+}
+
 int heap_inherit(struct heap *heap, uint32_t serial, uint64_t stack_id, const struct weight *weight)
 {
 	const struct site_key key = {

@@ -60,6 +60,10 @@ DEFINE_CLEANUP(heap, struct heap *, heap_free)
 /* Adds the counters of one site and epoch. Returns 0 or -ENOMEM, then nothing was added. */
 int heap_add(struct heap *heap, const struct site_key *key, const struct site_counters *counters);
 
+/* The same for a site of mappings; released: bytes given back, or had again if negative. */
+int heap_add_mapped(struct heap *heap, const struct site_key *key,
+		    const struct site_counters *counters, int64_t released);
+
 /* Adds what a process that was forked had in use then, by its parent's stack. As heap_add(). */
 int heap_inherit(struct heap *heap, uint32_t serial, uint64_t stack_id,
 		 const struct weight *weight);

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The part of kernel.h about epochs. */
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kernel_maps.h"
+#include "kernel_private.h"
+
+static volatile struct epoch_state *epoch_state(const struct kernel *kernel)
+{
+	return &kernel->object->bss->epochs;
+}
+
+int kernel_close_epoch(struct kernel *kernel, enum epoch_reason reason)
+{
+	volatile struct epoch_state *state = epoch_state(kernel);
+	struct timespec now;
+	__u32 epoch;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	/* A program that holds the lock is at most preempted, never asleep. */
+	while (__sync_val_compare_and_swap(&state->closing, 0, 1))
+		sched_yield();
+	epoch = epoch_close_locked(state, reason, now.tv_sec * 1000000000ull + now.tv_nsec);
+	__sync_lock_release(&state->closing);
+	return epoch ? 0 : -EAGAIN;
+}
+
+void kernel_wait_for_programs(void)
+{
+	struct timespec pause = {.tv_nsec = 20000000};
+
+	/* Refused on nohz_full machines. A program runs for microseconds. */
+	if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0))
+		nanosleep(&pause, NULL);
+}
+
+bool kernel_next_epoch(struct kernel *kernel, struct epoch_record *ret)
+{
+	volatile struct epoch_state *state = epoch_state(kernel);
+	volatile struct epoch_record *record;
+	__u32 epoch = state->drained + 1;
+
+	if (epoch >= __atomic_load_n(&state->current, __ATOMIC_ACQUIRE))
+		return false;
+	record = &state->records[epoch % EPOCH_RECORDS];
+	ret->epoch = record->epoch;
+	ret->reason = record->reason;
+	ret->time_ns = record->time_ns;
+	ret->totals.alloc_bytes = record->totals.alloc_bytes;
+	ret->totals.freed_bytes = record->totals.freed_bytes;
+	ret->totals.gone_bytes = record->totals.gone_bytes;
+	ret->totals.inherited_bytes = record->totals.inherited_bytes;
+	kernel_wait_for_programs();
+	return true;
+}
+
+struct epoch_totals kernel_totals(const struct kernel *kernel)
+{
+	volatile struct epoch_state *state = epoch_state(kernel);
+
+	return (struct epoch_totals){state->totals.alloc_bytes, state->totals.freed_bytes,
+				     state->totals.gone_bytes, state->totals.inherited_bytes};
+}
+
+int kernel_drain(struct kernel *kernel, __u32 epoch,
+		 int (*add)(void *arg, const struct site_key *key,
+			    const struct site_counters *counters),
+		 void *arg)
+{
+	int map = bpf_map__fd(kernel->object->maps.sites), err, failed = 0;
+	_cleanup_free_ struct site_key *keys = NULL;
+	_cleanup_free_ struct site_counters *values = NULL;
+	size_t count = 0;
+
+	err = kernel_maps_sites(map, epoch, &keys, &values, &count);
+	if (!err && kernel->threads)
+		err = kernel_maps_threads(bpf_map__fd(kernel->object->maps.thread_names),
+					  kernel->threads);
+	if (err)
+		return err;
+	for (size_t i = 0; i < count; i++) {
+		err = add(arg, &keys[i], &values[i]);
+		if (err)
+			failed = err;
+		else
+			bpf_map_delete_elem(map, &keys[i]);
+	}
+	if (failed)
+		return failed;
+	__atomic_store_n(&kernel->object->bss->site_count, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&kernel->object->bss->epochs.drained, epoch, __ATOMIC_RELEASE);
+	return 0;
+}

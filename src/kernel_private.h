@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What kernel.c shares with the files that have parts of kernel.h. */
+#ifndef HEAPTAP_KERNEL_PRIVATE_H
+#define HEAPTAP_KERNEL_PRIVATE_H
+
+#include <bpf/libbpf.h>
+
+#include "kernel.h"
+/* After the types of its variables. */
+#include "heaptap/throw.h"
+
+#include "heaptap.skel.h"
+
+/* Programs at syscalls: at most so many are in use. */
+#define MAPPING_PROGRAMS 8
+
+/* The programs that count mappings. */
+struct kernel_mappings {
+	struct ring_buffer *ring; /* NULL unless the account is kept */
+	int (*seen)(void *arg, const struct mapping_event *event);
+	void *arg;
+	int err; /* of seen() */
+	struct bpf_program *programs[MAPPING_PROGRAMS];
+	struct bpf_link *links[MAPPING_PROGRAMS];
+	size_t count;
+};
+
+struct kernel {
+	struct heaptap_bpf *object;
+	struct ring_buffer *ring;
+	struct ring_buffer *throw_ring;
+	__u32 event_types; /* taken and not handed on */
+	struct attach_programs programs;
+	struct threads *threads; /* or NULL */
+	struct kernel_mappings mappings;
+	int cpu_count;
+};
+
+/* Before the object is loaded: which programs are, for a mode. */
+void kernel_mappings_choose(struct heaptap_bpf *object, enum record_mode record,
+			    enum mappings_mode mappings);
+void kernel_mappings_close(struct kernel *kernel);
+/* How often the kernel did not run one of them, because it was running on that CPU already. */
+__u64 kernel_mappings_missed(const struct kernel *kernel);
+
+#endif
