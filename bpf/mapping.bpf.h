@@ -148,10 +148,14 @@ __noinline int growth_add(__u32 serial, __u64 bytes)
 /* Anonymous memory has come; usable: it may be read or written already. */
 static __always_inline void mapping_added(__u32 serial, __u64 start, __u64 size, bool usable)
 {
-	if (settings.mappings)
-		mapping_send(serial, MAPPING_ADD, start, size, 1);
-	else if (usable)
-		growth_add(serial, size);
+	if (!settings.mappings) {
+		if (usable)
+			growth_add(serial, size);
+		return;
+	}
+	mapping_send(serial, MAPPING_ADD, start, size, 1);
+	if (!usable)
+		mapping_send(serial, MAPPING_RESERVE, start, size, 1);
 }
 
 /* Others fail at once. */
@@ -277,7 +281,7 @@ static __always_inline void mremap_ends(long result)
 	/* A second mapping of the same pages, or in place of the first. */
 	mapping_send(serial, anonymous ? MAPPING_ADD : MAPPING_REMOVE, result, size, 0);
 	if (old_size)
-		mapping_send(serial, MAPPING_RELEASE, registers->di, old_size, 0);
+		mapping_send(serial, MAPPING_RESERVE, registers->di, old_size, 0);
 }
 
 static __always_inline void brk_begins(void)
@@ -325,18 +329,18 @@ static __always_inline void madvise_ends(long result)
 	case ADVICE_DONTNEED_LOCKED:
 	case ADVICE_FREE:
 	case ADVICE_REMOVE:
-		change = MAPPING_RELEASE;
+		change = MAPPING_RESERVE;
 		break;
 	case ADVICE_POPULATE_READ:
 	case ADVICE_POPULATE_WRITE:
-		change = MAPPING_POPULATE;
+		change = MAPPING_USE;
 		break;
 	}
 	if (change && registers->si)
 		mapping_send(serial, change, registers->di, page_up(registers->si), 0);
 }
 
-/* glibc's arenas and musl reserve address space first, and grow by making it usable. */
+/* glibc's arenas, musl, Go and Java reserve address space first, and make it usable later. */
 static __always_inline void mprotect_begins(void)
 {
 	struct pt_regs *registers = syscall_registers();
@@ -354,14 +358,24 @@ static __always_inline void mprotect_begins(void)
 static __always_inline void mprotect_ends(long result)
 {
 	struct pt_regs *registers = syscall_registers();
+	__u64 size = page_up(registers->si);
 	__u32 serial = process_serial();
 	struct mapping_call *call;
 
-	if (result || !serial || !(registers->dx & PROT_ACCESS))
+	if (result || !serial || !size)
 		return;
+	if (!(registers->dx & PROT_ACCESS)) {
+		if (settings.mappings)
+			mapping_send(serial, MAPPING_RESERVE, registers->di, size, 0);
+		return;
+	}
 	call = mapping_call();
-	if (call && call->anonymous && call->inaccessible)
-		growth_add(serial, page_up(registers->si));
+	if (!call || !call->anonymous || !call->inaccessible)
+		return;
+	if (settings.mappings)
+		mapping_send(serial, MAPPING_USE, registers->di, size, 0);
+	else
+		growth_add(serial, size);
 }
 
 #define SYSCALL_BEGINS(name)                                                                       \

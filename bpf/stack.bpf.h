@@ -249,6 +249,22 @@ __noinline int walk_rows(struct walk *walk, __u32 image, __u64 offset)
 	return STOP_COUNT;
 }
 
+#define ENTRY_FRAME 64
+
+/*
+ * A program begins with argc where a return address would be: nobody has called it. Not every entry
+ * point has a rule that says so, and Go's takes some room without one.
+ */
+static __always_inline __u32 walk_stop_without_mapping(const struct walk *walk)
+{
+	struct mm_struct *mm = (struct mm_struct *)walk->mm;
+	__u64 entry = BPF_CORE_READ(mm, start_stack);
+
+	return walk->state.sp >= entry - ENTRY_FRAME && walk->state.sp <= entry + 16
+		       ? STOP_END
+		       : STOP_NO_MAPPING;
+}
+
 __noinline int walk_guess(struct walk *walk)
 {
 	return walk ? unwind_frame_pointer(&walk->state) : STOP_NO_ROWS;
@@ -271,7 +287,7 @@ __noinline int walk_step(struct walk *walk)
 		return 1;
 	}
 	if (!frame) {
-		walk->stop = STOP_NO_MAPPING;
+		walk->stop = walk_stop_without_mapping(walk);
 		if (count)
 			return 1;
 		/* Never an empty stack. */
@@ -293,6 +309,8 @@ __noinline int walk_step(struct walk *walk)
 		stop = unwind_rule_step(&walk->state, &rule);
 	if (stop == STOP_NO_ROWS)
 		stop = walk_guess(walk);
+	if (stop == STOP_NO_MAPPING)
+		stop = walk_stop_without_mapping(walk);
 	walk->stop = stop;
 	return stop != STOP_COUNT;
 }

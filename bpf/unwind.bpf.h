@@ -67,10 +67,10 @@ static inline enum stack_stop unwind_return(struct unwind_state *state, __u64 ad
 	/* Hand-made stacks begin with 0; but so may whatever a guess has led to. */
 	if (!address)
 		return state->guessed ? STOP_NO_ROWS : STOP_END;
+	state->sp = cfa;
 	if (address < UNWIND_MIN_PC || address >= UNWIND_MAX_PC)
 		return STOP_NO_MAPPING;
 	state->pc = address - 1;
-	state->sp = cfa;
 	state->bp = bp;
 	state->interrupted = 0;
 	return STOP_COUNT;

@@ -50,8 +50,10 @@ static void list_programs(struct heaptap_bpf *object, struct syscall_programs re
 		{object->progs.brk_fentry, object->progs.brk_enter, FOR_ACCOUNT | FOR_GROWTH},
 		{object->progs.brk_fexit, object->progs.brk_exit, FOR_ACCOUNT | FOR_GROWTH},
 		{object->progs.madvise_fexit, object->progs.madvise_exit, FOR_ACCOUNT},
-		{object->progs.mprotect_fentry, object->progs.mprotect_enter, FOR_GROWTH},
-		{object->progs.mprotect_fexit, object->progs.mprotect_exit, FOR_GROWTH},
+		{object->progs.mprotect_fentry, object->progs.mprotect_enter,
+		 FOR_ACCOUNT | FOR_GROWTH},
+		{object->progs.mprotect_fexit, object->progs.mprotect_exit,
+		 FOR_ACCOUNT | FOR_GROWTH},
 	};
 
 	memcpy(ret, programs, sizeof(programs));

@@ -12,7 +12,7 @@
 #include "heaptap.skel.h"
 
 /* Programs at syscalls: at most so many are in use. */
-#define MAPPING_PROGRAMS 8
+#define MAPPING_PROGRAMS 10
 
 /* The programs that count mappings. */
 struct kernel_mappings {

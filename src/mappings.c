@@ -89,7 +89,7 @@ static int changed(void *arg, const struct mapper *mapper, const struct mapped_c
 	};
 
 	space->mappings->bytes += change->mapped - change->unmapped;
-	return heap_add_mapped(space->mappings->heap, &key, &counters, change->released);
+	return heap_add_mapped(space->mappings->heap, &key, &counters, change->reserved);
 }
 
 static bool is_anonymous(const struct mapping *mapping)
@@ -119,19 +119,19 @@ static int read_before(struct space *space)
 	return err == -ENOMEM ? err : 0;
 }
 
-static int find_space(struct mappings *mappings, const struct mapping_event *event,
-		      struct space **ret)
+/* pid: of the process, or a thread of it. */
+static int find_space(struct mappings *mappings, uint32_t serial, pid_t pid, struct space **ret)
 {
 	struct space *space;
 	int err;
 
-	HASH_FIND(hh, mappings->spaces, &event->serial, sizeof(event->serial), space);
+	HASH_FIND(hh, mappings->spaces, &serial, sizeof(serial), space);
 	if (!space) {
 		space = calloc(1, sizeof(*space));
 		if (!space)
 			return -ENOMEM;
-		space->serial = event->serial;
-		space->pid = (pid_t)event->tid;
+		space->serial = serial;
+		space->pid = pid;
 		space->mappings = mappings;
 		err = address_space_new(changed, space, &space->ranges);
 		if (!err)
@@ -153,7 +153,7 @@ static int apply(void *arg, const struct mapping_event *event)
 {
 	const struct mapper mapper = {.stack_id = event->stack_id, .thread = event->thread};
 	struct space *space;
-	int err = find_space(arg, event, &space);
+	int err = find_space(arg, event->serial, (pid_t)event->tid, &space);
 
 	if (err)
 		return err;
@@ -169,10 +169,10 @@ static int apply(void *arg, const struct mapping_event *event)
 					  event->anonymous, &mapper);
 	case MAPPING_REMOVE:
 		return address_space_remove(space->ranges, event->start, event->size);
-	case MAPPING_RELEASE:
-	case MAPPING_POPULATE:
-		return address_space_release(space->ranges, event->start, event->size,
-					     event->change == MAPPING_RELEASE);
+	case MAPPING_RESERVE:
+	case MAPPING_USE:
+		return address_space_reserve(space->ranges, event->start, event->size,
+					     event->change == MAPPING_RESERVE);
 	}
 	return 0;
 }
@@ -255,6 +255,20 @@ static uint64_t lost_events(const struct mappings *mappings)
 	if (kernel_read_losses(mappings->kernel, losses))
 		return mappings->lost;
 	return losses[LOSS_MAPPING_FULL].count + losses[LOSS_MAPPING_MISSED].count;
+}
+
+int mappings_begin(struct mappings *mappings)
+{
+	size_t count;
+	const struct snapshot_process *list = processes_list(mappings->processes, &count);
+	int err = 0;
+
+	for (size_t i = 0; i < count && !err; i++) {
+		struct space *space;
+
+		err = find_space(mappings, list[i].serial, list[i].pid, &space);
+	}
+	return err;
 }
 
 int mappings_update(struct mappings *mappings)

@@ -19,6 +19,9 @@ int mappings_new(struct kernel *kernel, struct processes *processes, struct heap
 void mappings_free(struct mappings *mappings);
 DEFINE_CLEANUP(mappings, struct mappings *, mappings_free)
 
+/* Notes what the processes of the scope have mapped already. Returns 0 or a negative errno. */
+int mappings_begin(struct mappings *mappings);
+
 /*
  * Takes all that the kernel side has told. If some of that was lost, reads what processes really
  * have mapped. Returns 0 or a negative errno.

@@ -331,6 +331,8 @@ static int start_target(struct session *session)
 	err = target_start(session->target);
 	if (!err)
 		err = processes_update(session->processes);
+	if (!err && session->mappings)
+		err = mappings_begin(session->mappings);
 	if (!err && session_probes(options))
 		err = open_slowdown(session);
 	if (err)

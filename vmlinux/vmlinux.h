@@ -118,6 +118,7 @@ struct seqcount {
 struct mm_struct {
 	struct maple_tree mm_mt;
 	unsigned long brk;
+	unsigned long start_stack;
 	struct uprobes_state uprobes_state;
 	struct seqcount mm_lock_seq; /* from 6.13 */
 };

@@ -16,10 +16,10 @@ enum mapping_change {
 	MAPPING_ADD = 1,   /* anonymous memory, in place of whatever was there */
 	MAPPING_TAKE,	   /* unmapped, or about to be: a syscall of this thread begins */
 	MAPPING_TAKE_BACK, /* it has failed */
-	MAPPING_MOVE,	   /* mremap() has put what it took there, and the size may be another */
+	MAPPING_MOVE,	   /* mremap() has put what it took there, with another size */
 	MAPPING_REMOVE,	   /* something else was mapped there, or it was unmapped */
-	MAPPING_RELEASE,   /* given back by madvise(), still mapped */
-	MAPPING_POPULATE,  /* made resident by madvise() */
+	MAPPING_RESERVE,   /* address space only: without access, or its memory was given back */
+	MAPPING_USE,	   /* has memory again, or may have */
 };
 
 struct mapping_event {
@@ -29,8 +29,8 @@ struct mapping_event {
 	__u32 serial;	 /* of the process */
 	__u32 thread;	 /* the number of the thread's name, see thread.h */
 	__u32 tid;	 /* in the initial PID namespace */
-	__u16 change;	 /* enum mapping_change */
-	__u16 anonymous; /* MAPPING_MOVE: what it took is */
+	__u32 change;	 /* enum mapping_change */
+	__u32 anonymous; /* MAPPING_MOVE: what it took is */
 };
 
 /* A MiB is some 20,000 events. */

@@ -12,7 +12,7 @@ const struct account_group account_groups[GROUP_COUNT] = {
 			  "alloc_space"},
 	[GROUP_MAPPED] = {ACCOUNT_BIT(ACCOUNT_MAPPED),
 			  {"map_objects", "map_space", "mapped_objects", "mapped_space",
-			   "released_space"},
+			   "reserved_space"},
 			  "mapped_space",
 			  "map_space"},
 	[GROUP_GROWTH] = {ACCOUNT_BIT(ACCOUNT_GROWTH),
@@ -68,7 +68,7 @@ bool accounts_values(uint32_t accounts, const struct heap_site *site,
 		round_bytes(site->alloc.bytes),
 		round_objects(inuse.objects),
 		round_bytes(inuse.bytes),
-		(int64_t)site->released,
+		(int64_t)site->reserved,
 	};
 	size_t at = 0;
 	bool any = false;

@@ -24,7 +24,7 @@ struct range {
 	uint64_t start;
 	uint64_t end;
 	struct origin *origin; /* NULL: nobody's */
-	bool released;
+	bool reserved;
 };
 
 /* Threads come and go: no more than that many of what their last syscalls took. */
@@ -124,7 +124,7 @@ static struct range *find(const struct address_space *space, uint64_t address)
 	return before && before->end > address ? before : at;
 }
 
-static struct range *range_new(struct origin *origin, uint64_t start, uint64_t end, bool released)
+static struct range *range_new(struct origin *origin, uint64_t start, uint64_t end, bool reserved)
 {
 	struct range *range = calloc(1, sizeof(*range));
 
@@ -132,7 +132,7 @@ static struct range *range_new(struct origin *origin, uint64_t start, uint64_t e
 		return NULL;
 	range->start = start;
 	range->end = end;
-	range->released = released;
+	range->reserved = reserved;
 	range->origin = origin;
 	if (origin)
 		origin->users++;
@@ -152,7 +152,7 @@ static int split(struct address_space *space, uint64_t address)
 
 	if (!range || range->start >= address)
 		return 0;
-	rest = range_new(range->origin, address, range->end, range->released);
+	rest = range_new(range->origin, address, range->end, range->reserved);
 	if (!rest)
 		return -ENOMEM;
 	range->end = address;
@@ -166,7 +166,7 @@ static int tell(struct address_space *space, const struct range *range, int sign
 	struct origin *origin = range->origin;
 	uint64_t bytes = range->end - range->start;
 	struct mapped_change change = {
-		.released = range->released ? sign * (int64_t)bytes : 0,
+		.reserved = range->reserved ? sign * (int64_t)bytes : 0,
 	};
 
 	if (!origin)
@@ -324,14 +324,14 @@ struct move {
 };
 
 /* A part of the new place, by offset. */
-static int move_part(struct move *move, uint64_t from, uint64_t to, bool known, bool released)
+static int move_part(struct move *move, uint64_t from, uint64_t to, bool known, bool reserved)
 {
 	if (to > move->size)
 		to = move->size;
 	if (from >= to)
 		return 0;
 	return put(move->space, range_new(known ? move->origin : NULL, move->start + from,
-					  move->start + to, released));
+					  move->start + to, reserved));
 }
 
 static int move_parts(struct move *move, const struct taken *taken)
@@ -346,7 +346,7 @@ static int move_parts(struct move *move, const struct taken *taken)
 		if (move->anonymous && from > done)
 			err = move_part(move, done, from, false, false);
 		if (!err)
-			err = move_part(move, from, to, range->origin != NULL, range->released);
+			err = move_part(move, from, to, range->origin != NULL, range->reserved);
 		done = to;
 	}
 	if (!err && move->anonymous && done < old)
@@ -380,7 +380,7 @@ int address_space_move(struct address_space *space, uint32_t tid, uint64_t start
 	return err;
 }
 
-int address_space_release(struct address_space *space, uint64_t start, uint64_t size, bool released)
+int address_space_reserve(struct address_space *space, uint64_t start, uint64_t size, bool reserved)
 {
 	struct range *range;
 	int err = split(space, start);
@@ -390,11 +390,11 @@ int address_space_release(struct address_space *space, uint64_t start, uint64_t 
 	for (range = find(space, start); range && range->start < start + size && !err;
 	     range = RB_NEXT(range_tree, NULL, range)) {
 		int64_t bytes = range->end - range->start;
-		struct mapped_change change = {.released = released ? bytes : -bytes};
+		struct mapped_change change = {.reserved = reserved ? bytes : -bytes};
 
-		if (range->released == released)
+		if (range->reserved == reserved)
 			continue;
-		range->released = released;
+		range->reserved = reserved;
 		if (range->origin)
 			err = space->changed(space->arg, &range->origin->mapper, &change);
 	}

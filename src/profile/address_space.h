@@ -29,7 +29,7 @@ struct mapped_change {
 	uint64_t unmapped;
 	uint32_t mapped_objects;
 	uint32_t unmapped_objects;
-	int64_t released; /* of what is mapped: given back to the kernel */
+	int64_t reserved; /* of what is mapped: without access, or given back to the kernel */
 };
 
 /* changed() returns 0 or a negative errno, which the call that led to it returns. */
@@ -40,8 +40,10 @@ int address_space_new(int (*changed)(void *arg, const struct mapper *mapper,
 void address_space_free(struct address_space *space);
 DEFINE_CLEANUP(address_space, struct address_space *, address_space_free)
 
-/* In place of whatever is there. mapper NULL: it was there before anybody looked, and is nobody's.
- * Errors, here and below: -ENOMEM. */
+/*
+ * In place of whatever is there. mapper NULL: it was there before anybody looked, and is nobody's.
+ * Errors, here and below: -ENOMEM.
+ */
 int address_space_add(struct address_space *space, uint64_t start, uint64_t size,
 		      const struct mapper *mapper);
 int address_space_remove(struct address_space *space, uint64_t start, uint64_t size);
@@ -58,9 +60,9 @@ int address_space_take_back(struct address_space *space, uint32_t tid);
  */
 int address_space_move(struct address_space *space, uint32_t tid, uint64_t start, uint64_t size,
 		       bool anonymous, const struct mapper *mapper);
-/* Gives back the memory of a range, or has it again. */
-int address_space_release(struct address_space *space, uint64_t start, uint64_t size,
-			  bool released);
+/* A range is without access, or its memory was given back; or that is over. */
+int address_space_reserve(struct address_space *space, uint64_t start, uint64_t size,
+			  bool reserved);
 /* Something is known at a place, if only that it is nobody's. */
 bool address_space_has(const struct address_space *space, uint64_t address);
 

@@ -165,7 +165,7 @@ int heap_add(struct heap *heap, const struct site_key *key, const struct site_co
 }
 
 int heap_add_mapped(struct heap *heap, const struct site_key *key,
-		    const struct site_counters *counters, int64_t released)
+		    const struct site_counters *counters, int64_t reserved)
 {
 	struct heap_site *site;
 	int err = find_site(heap, key, &site);
@@ -174,7 +174,7 @@ int heap_add_mapped(struct heap *heap, const struct site_key *key,
 		return err;
 	sum_add(&site->alloc, &counters->alloc);
 	sum_add(&site->freed, &counters->freed);
-	site->released += released;
+	site->reserved += reserved;
 	return 0;
 }
 
@@ -206,7 +206,7 @@ void heap_end(struct heap *heap, bool (*end)(void *arg, uint32_t serial), void *
 			continue;
 		site->freed = site->alloc;
 		sums_add(&site->freed, &site->inherited);
-		site->released = 0;
+		site->reserved = 0;
 	}
 }
 
@@ -227,7 +227,7 @@ int heap_merge(struct heap *heap, uint32_t (*into)(void *arg, uint32_t serial), 
 			sums_add(&known->alloc, &site->alloc);
 			sums_add(&known->freed, &site->freed);
 			sums_add(&known->inherited, &site->inherited);
-			known->released += site->released;
+			known->reserved += site->reserved;
 			free(site);
 			continue;
 		}

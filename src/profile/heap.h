@@ -42,7 +42,7 @@ struct heap_site {
 	struct heap_sum alloc;
 	struct heap_sum freed;
 	struct heap_sum inherited; /* in use when the process was forked */
-	uint64_t released;	   /* bytes of what is in use that were given back, if mapped */
+	uint64_t reserved;	   /* bytes of what is in use, if mapped: address space only */
 	UT_hash_handle hh;
 };
 
@@ -60,9 +60,9 @@ DEFINE_CLEANUP(heap, struct heap *, heap_free)
 /* Adds the counters of one site and epoch. Returns 0 or -ENOMEM, then nothing was added. */
 int heap_add(struct heap *heap, const struct site_key *key, const struct site_counters *counters);
 
-/* The same for a site of mappings; released: bytes given back, or had again if negative. */
+/* The same for a site of mappings; reserved: bytes that are address space only, or no more. */
 int heap_add_mapped(struct heap *heap, const struct site_key *key,
-		    const struct site_counters *counters, int64_t released);
+		    const struct site_counters *counters, int64_t reserved);
 
 /* Adds what a process that was forked had in use then, by its parent's stack. As heap_add(). */
 int heap_inherit(struct heap *heap, uint32_t serial, uint64_t stack_id,

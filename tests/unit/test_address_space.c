@@ -13,7 +13,7 @@
 
 struct page {
 	int mapper; /* 0: unknown, -1: nobody's */
-	bool released;
+	bool reserved;
 };
 
 struct model {
@@ -26,7 +26,7 @@ struct model {
 struct sums {
 	int64_t mapped[MAPPERS];
 	int64_t objects[MAPPERS];
-	int64_t released[MAPPERS];
+	int64_t reserved[MAPPERS];
 };
 
 static int changed(void *arg, const struct mapper *mapper, const struct mapped_change *change)
@@ -36,14 +36,14 @@ static int changed(void *arg, const struct mapper *mapper, const struct mapped_c
 	sums->mapped[mapper->stack_id] += (int64_t)change->mapped - (int64_t)change->unmapped;
 	sums->objects[mapper->stack_id] +=
 		(int64_t)change->mapped_objects - (int64_t)change->unmapped_objects;
-	sums->released[mapper->stack_id] += change->released;
+	sums->reserved[mapper->stack_id] += change->reserved;
 	return 0;
 }
 
 static void check(const struct model *model, const struct sums *sums,
 		  const struct address_space *space)
 {
-	int64_t mapped[MAPPERS] = {}, released[MAPPERS] = {};
+	int64_t mapped[MAPPERS] = {}, reserved[MAPPERS] = {};
 
 	for (size_t i = 0; i < PAGES; i++) {
 		int mapper = model->pages[i].mapper;
@@ -52,12 +52,12 @@ static void check(const struct model *model, const struct sums *sums,
 		if (mapper <= 0)
 			continue;
 		mapped[mapper] += PAGE;
-		if (model->pages[i].released)
-			released[mapper] += PAGE;
+		if (model->pages[i].reserved)
+			reserved[mapper] += PAGE;
 	}
 	for (int i = 0; i < MAPPERS; i++) {
 		assert_int_equal(sums->mapped[i], mapped[i]);
-		assert_int_equal(sums->released[i], released[i]);
+		assert_int_equal(sums->reserved[i], reserved[i]);
 		assert_true(sums->objects[i] >= 0);
 		assert_int_equal(sums->objects[i] > 0, mapped[i] > 0);
 	}
@@ -125,10 +125,10 @@ static void step(struct model *model, struct address_space *space)
 		set(model, from, count, 0);
 		break;
 	case 3:
-		assert_int_equal(address_space_release(space, start, size, again), 0);
+		assert_int_equal(address_space_reserve(space, start, size, again), 0);
 		for (size_t i = from; i < from + count; i++)
 			if (model->pages[i].mapper)
-				model->pages[i].released = again;
+				model->pages[i].reserved = again;
 		break;
 	case 4:
 		assert_int_equal(address_space_take(space, 7, start, size), 0);
