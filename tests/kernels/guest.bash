@@ -96,11 +96,14 @@ use_mode() {
 	chmod +x "$HEAPTAP"
 }
 
+# At syscalls; only when mappings are counted.
+MAPPING_PROGRAMS='_(fentry|fexit)$|^(mmap|munmap|mremap|brk|madvise|mprotect)_(enter|exit)$'
+
 # programs_of MODE: a session program stands for an entry and a return program.
 programs_of() {
-	case $1 in
-	session) grep -vE '^(alloc|realloc)_(enter|return)$' /heaptap/programs ;;
-	*) grep -v '_session$' /heaptap/programs ;;
+	grep -vE "$MAPPING_PROGRAMS" /heaptap/programs | case $1 in
+	session) grep -vE '^(alloc|realloc)_(enter|return)$' ;;
+	*) grep -v '_session$' ;;
 	esac
 }
 
@@ -109,19 +112,24 @@ programs_of() {
 # The kernel's own limit is a million.
 MAX_VERIFIED=50000
 
-# test_programs_load [OPTION...]
-test_programs_load() {
+# check_verified: of all programs that are loaded; their list is in `programs`.
+check_verified() {
 	local name insns
 
-	spawn idle "$WORKLOADS/idle"
-	wait_for_line idle.out '^idle'
-	# With what has most code.
-	attach heaptap "$PID" -v --follow --fork-copy "$@"
 	verified >programs
 	while read -r name insns; do
 		echo "# $MODE: $name $insns verified instructions"
 		[ "$insns" -le "$MAX_VERIFIED" ]
 	done <programs
+}
+
+# test_programs_load [OPTION...]
+test_programs_load() {
+	spawn idle "$WORKLOADS/idle"
+	wait_for_line idle.out '^idle'
+	# With what has most code.
+	attach heaptap "$PID" -v --follow --fork-copy "$@"
+	check_verified
 	diff <(programs_of "$MODE" | sort) <(awk '{ print $1 }' programs | sort)
 	kill -INT "$PID"
 	wait_exit "$PID"
@@ -182,6 +190,66 @@ test_exact() {
 		cat log
 		return 1
 	}
+}
+
+# sum TYPE: over all samples of the last snapshot.
+sum() {
+	"$HEAPTAP" report --folded --sample-index "$1" "$(last_snapshot p)" |
+		awk '{ sum += $NF } END { printf "%.0f\n", sum }'
+}
+
+# What the workload says of its address space, by smaps.
+test_mappings() {
+	local target
+
+	spawn target "$WORKLOADS/mappings" --wait 20000 4 1
+	target=$PID
+	wait_for_line target.out '^ready'
+	attach heaptap "$target" --mmap-only -o p
+	check_verified
+	grep -qE "$MAPPING_PROGRAMS" <(awk '{ print $1 }' programs)
+	tell target go
+	wait_for_line target.out '^after=' 300
+	kill -INT "$PID"
+	wait_exit "$PID"
+	[ "$(sum mapped_space)" -eq "$(awk -F= '/^before/ { before = $2 } /^after/ { printf "%.0f\n", $2 - before }' target.out)" ]
+	tell target end
+	wait_exit "$target"
+}
+
+test_growth() {
+	record --mode growth -- "$WORKLOADS/grow" --thread
+	"$HEAPTAP" report --folded --sample-index growth_space "$(last_snapshot p)" >folded
+	while IFS='= ' read -r _ site _ grown; do
+		[ "$(awk -v site=";$site;" 'index(";" $0, site) { sum += $NF } END { printf "%.0f\n", sum }' folded)" -eq "$grown" ]
+	done < <(grep '^site=' truth)
+}
+
+# The hierarchy of cgroups v2 is the only one here.
+test_cgroup() {
+	local inside outside
+
+	[ -e /sys/fs/cgroup/cgroup.procs ] || mount -t cgroup2 cgroup2 /sys/fs/cgroup
+	mkdir -p /sys/fs/cgroup/scope/below
+	spawn outside "$WORKLOADS/calls" --wait
+	outside=$PID
+	spawn inside "$WORKLOADS/calls" --wait
+	inside=$PID
+	echo "$inside" >/sys/fs/cgroup/scope/below/cgroup.procs
+	wait_for_line outside.out '^ready'
+	wait_for_line inside.out '^ready'
+	spawn heaptap "$HEAPTAP" record --cgroup /scope --sample-bytes 1 -o p
+	wait_for_line heaptap.err '^Attached to cgroup '
+	for name in outside inside; do
+		tell "$name" go
+		wait_for_line "$name.out" '^site=' 300
+		tell "$name" end
+	done
+	wait_exit "$outside"
+	wait_exit "$inside"
+	wait_exit "$PID"
+	matches_truth inside.out "$(last_snapshot p)"
+	rmdir /sys/fs/cgroup/scope/below /sys/fs/cgroup/scope
 }
 
 # test_exact_by_pid WORKLOAD [ARGUMENT...]
@@ -353,6 +421,7 @@ check_mode() {
 	check "$1: attached by PID: realloc" test_exact_by_pid realloc
 	check "$1: attached by PID: threads" test_exact_by_pid threads 2000
 	check "$1: attached by PID: forks" test_exact_by_pid forks
+	check "$1: a cgroup, v2 only" test_cgroup
 	check "$1: kill -9 of heaptap" test_killed_profiler
 	check "$1: kill -9 of the target" test_killed_target
 	check "$1: a library that was deleted" test_deleted_library
@@ -372,6 +441,9 @@ for mode in perf multi session; do
 	*) check "$mode: a clear error where it is not supported" test_unsupported_mode "$mode" ;;
 	esac
 done
+use_mode "${MODES[-1]}"
+check 'mappings, by smaps' test_mappings
+check 'growth' test_growth
 check 'no complaint by the kernel' test_kernel_is_quiet
 echo "1..$count"
 poweroff -f
