@@ -291,13 +291,16 @@ static int describe(struct runtimes *runtimes, const struct runtime *runtime,
 	else
 		length = asprintf(&text,
 				  "%s (%s %s in %s): malloc does not serve %s, and heaptap does "
-				  "not count this; it counts %s. To see the rest: %s",
+				  "not count this; it counts %s. To see the rest: %s; or heaptap "
+				  "record --mode faults or --mmap-only, which see its pages and "
+				  "mappings",
 				  runtime->name, kind, evidence->name, path, runtime->unseen,
 				  runtime->seen, runtime->rest);
 	if (length >= 0 && !runtimes->explanation &&
 	    asprintf(&runtimes->explanation,
-		     "%s (%s %s in %s): malloc does not serve %s. To see it: %s", runtime->name,
-		     kind, evidence->name, path, runtime->unseen, runtime->rest) < 0)
+		     "%s (%s %s in %s): malloc does not serve %s. To see it: %s; or heaptap "
+		     "record --mode faults or --mmap-only",
+		     runtime->name, kind, evidence->name, path, runtime->unseen, runtime->rest) < 0)
 		runtimes->explanation = NULL;
 	if (length < 0 || !runtimes->explanation) {
 		/* What asprintf() leaves behind then is not ours. */
