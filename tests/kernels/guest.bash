@@ -221,7 +221,7 @@ test_growth() {
 	record --mode growth -- "$WORKLOADS/grow" --thread
 	"$HEAPTAP" report --folded --sample-index growth_space "$(last_snapshot p)" >folded
 	while IFS='= ' read -r _ site _ grown; do
-		[ "$(awk -v site=";$site;" 'index(";" $0, site) { sum += $NF } END { printf "%.0f\n", sum }' folded)" -eq "$grown" ]
+		[ "$(awk -v site=";$site;" '{ line = ";" $0; sub(/ [^ ]*$/, ";", line) } index(line, site) { sum += $NF } END { printf "%.0f\n", sum }' folded)" -eq "$grown" ]
 	done < <(grep '^site=' truth)
 }
 
