@@ -184,6 +184,8 @@ bench: deps-bench ## cost of a malloc+free pair, heaptap beside its rivals and b
 	@echo
 	$(Q)BUILD=$(OUTPUT) tests/bench/allocators.bash
 	@echo
+	$(Q)BUILD=$(OUTPUT) tests/bench/modes.bash
+	@echo
 	$(Q)BUILD=$(OUTPUT) tests/bench/unwind.bash
 	@echo
 	$(Q)BUILD=$(OUTPUT) tests/bench/symbols.bash

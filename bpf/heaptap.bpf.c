@@ -16,9 +16,10 @@
 #include "maps.bpf.h"
 #include "fork.bpf.h"
 #include "live.bpf.h"
-#include "sampler.bpf.h"
 #include "sites.bpf.h"
+#include "faults.bpf.h"
 #include "pending.bpf.h"
+#include "pick.bpf.h"
 #include "process.bpf.h"
 #include "registers.bpf.h"
 #include "stack.bpf.h"
@@ -30,56 +31,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* What a session program answers at entry; other programs may only answer 0. */
 #define RUN_AT_RETURN 0
 #define NO_RETURN     1
-
-static __always_inline __u64 random64(void)
-{
-	return (__u64)bpf_get_prandom_u32() << 32 | bpf_get_prandom_u32();
-}
-
-/* The sample lies within this allocation, or this CPU has not drawn its first gap yet. */
-__noinline int sampler_reached(__u64 size)
-{
-	struct sampler_state *state;
-	__u32 key = 0;
-
-	state = bpf_map_lookup_elem(&sampler, &key);
-	if (!state)
-		return 0;
-	if (!state->ready) {
-		state->ready = 1;
-		state->bytes_left = sampler_gap(&sampling, random64());
-	}
-	return sampler_advance(&sampling, &state->bytes_left, size, random64());
-}
-
-/* The hot path of an allocation. */
-static __always_inline bool sampler_picks(__u64 size)
-{
-	struct sampler_state *state;
-	__u32 key = 0;
-	__s64 left;
-
-	if (settings.exact)
-		return true;
-	state = bpf_map_lookup_elem(&sampler, &key);
-	if (!state)
-		return false;
-	left = state->bytes_left - (__s64)(size ? size : 1);
-	if (left >= 0) {
-		state->bytes_left = left;
-		return false;
-	}
-	return sampler_reached(size);
-}
-
-/* The serial of the current process, or 0 if it is not counted. */
-static __always_inline __u32 process_serial(void)
-{
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct process_record *process = bpf_map_lookup_elem(&processes, &tgid);
-
-	return epochs.active && process && !process->held ? process->serial : 0;
-}
 
 /* A call was picked at its entry, and stands for others. */
 static __always_inline void calls_note(__u32 serial, const struct weight *weight)
@@ -457,6 +408,36 @@ int throw_enter(struct pt_regs *ctx)
 
 	if (BPF_CORE_READ(task, utask, return_instances))
 		throw_clear(ctx->sp);
+	return 0;
+}
+
+/* Software perf events: before a page fault is handled, and after. */
+SEC("perf_event")
+int fault_enter(struct bpf_perf_event_data *ctx)
+{
+	fault_begin(ctx->addr);
+	return 0;
+}
+
+SEC("perf_event")
+int fault_minor(struct bpf_perf_event_data *ctx)
+{
+	fault_end(ctx, FAULT_MINOR);
+	return 0;
+}
+
+SEC("perf_event")
+int fault_major(struct bpf_perf_event_data *ctx)
+{
+	fault_end(ctx, FAULT_MAJOR);
+	return 0;
+}
+
+/* Run by the loader, of whose page_proof tells. */
+SEC("syscall")
+int find_page_tables(void *ctx)
+{
+	bpf_loop(PAGE_BASES, page_base_try, NULL, 0);
 	return 0;
 }
 

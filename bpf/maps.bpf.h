@@ -222,15 +222,20 @@ struct {
 } events SEC(".maps");
 
 /* A lost event is a loss only in time, but it is counted all the same. */
-static __always_inline void loss_add(enum loss loss, __u64 bytes)
+static __always_inline void loss_add_count(enum loss loss, __u64 count, __u64 bytes)
 {
 	__u32 key = loss;
 	struct loss_counter *counter = bpf_map_lookup_elem(&losses, &key);
 
 	if (!counter)
 		return;
-	__sync_fetch_and_add(&counter->count, 1);
+	__sync_fetch_and_add(&counter->count, count);
 	__sync_fetch_and_add(&counter->bytes, bytes);
+}
+
+static __always_inline void loss_add(enum loss loss, __u64 bytes)
+{
+	loss_add_count(loss, 1, bytes);
 }
 
 static __always_inline void event_send(enum event_type type, __u32 value)

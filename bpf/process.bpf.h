@@ -15,6 +15,15 @@
 
 #define CGROUP_MAX_DEPTH 16
 
+/* The serial of the current process, or 0 if it is not counted. */
+static __always_inline __u32 process_serial(void)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct process_record *process = bpf_map_lookup_elem(&processes, &tgid);
+
+	return epochs.active && process && !process->held ? process->serial : 0;
+}
+
 /* Whether a cgroup is the scope's, or below it. */
 static __always_inline bool cgroup_is_below(struct cgroup *cgroup)
 {

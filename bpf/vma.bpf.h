@@ -20,7 +20,8 @@
 #define MAPLE_64_PIVOTS	    15
 #define MAPLE_ARANGE_PIVOTS 9
 
-#define VM_EXEC 0x4
+#define VM_EXEC	  0x4
+#define VM_SHARED 0x8
 
 /* One mapping as a walk needs it. */
 struct vma {

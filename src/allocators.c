@@ -96,7 +96,8 @@ static int build_tables(struct allocators *allocators, const struct new_files *f
 		order[i] = &files->entries[i];
 	qsort(order, files->count, sizeof(*order), by_size);
 	for (size_t i = 0; i < files->count; i++) {
-		err = tables_build(allocators->context.tables, order[i]->id, order[i]->image);
+		err = tables_build(allocators->context.tables, order[i]->id, order[i]->image,
+				   allocators->context.all_rows);
 		if (err)
 			log_warning(
 				"no unwind table for '%s' (%s): stacks through it are cut there",
@@ -210,7 +211,8 @@ static int attach_module(struct allocators *allocators, struct new_files *files,
 		points->entries[i].spec.image = allocators->slots;
 	/* In the background, while probes are placed: either waits for a grace period. */
 	if (files->late && !allocators->context.lazy_tables)
-		tables_request(allocators->context.tables, module->id, module->image, false);
+		tables_request(allocators->context.tables, module->id, module->image,
+			       allocators->context.all_rows);
 	err = add_nested_calls(allocators, module, points);
 	/* Not given to another file if this one ends up with a part of its probes. */
 	allocators->slots++;
@@ -355,27 +357,34 @@ static int give_file(struct allocators *allocators, struct new_file *file)
 	return err ? log_error(err, "keep the target's files") : 0;
 }
 
-static int give_files(struct allocators *allocators, struct new_files *files)
-{
-	int err = 0;
-
-	for (size_t i = 0; i < files->count && !err; i++) {
-		/* Without its table, stacks are cut there, and say so. */
-		if (files->late && !allocators->context.lazy_tables)
-			tables_request(allocators->context.tables, files->entries[i].id,
-				       files->entries[i].image, false);
-		err = give_file(allocators, &files->entries[i]);
-	}
-	return err;
-}
-
 /* pid and maps: of the process that maps the files; maps is NULL for a command. */
-static int take_in(struct allocators *allocators, struct new_files *files, pid_t pid,
-		   const struct maps *maps)
+static int probe_files(struct allocators *allocators, struct new_files *files, pid_t pid,
+		       const struct maps *maps)
 {
 	struct modules modules CLEANUP(modules) = {};
 	_cleanup_close_ int memory_fd = -1;
 	char path[64];
+	int err;
+
+	err = maps ? modules_of_process(pid, maps, allocators->known, files, &allocators->files,
+					&modules)
+		   : modules_of_command(files, &modules);
+	if (err)
+		return err;
+	if (maps) {
+		/* Without it, the files alone tell how allocation functions call each other. */
+		snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+		memory_fd = open(path, O_RDONLY | O_CLOEXEC);
+	}
+	err = probe_modules(allocators, files, &modules, memory_fd);
+	allocator_files_forget(&allocators->files);
+	return err;
+}
+
+/* As probe_files(). */
+static int take_in(struct allocators *allocators, struct new_files *files, pid_t pid,
+		   const struct maps *maps)
+{
 	int err;
 
 	err = new_files_identify(files, allocators->known, allocators->context.kernel);
@@ -389,21 +398,16 @@ static int take_in(struct allocators *allocators, struct new_files *files, pid_t
 	}
 	if (!err && !files->late)
 		err = build_tables(allocators, files);
-	if (err || allocators->context.files_only)
-		return err ? err : give_files(allocators, files);
-	err = maps ? modules_of_process(pid, maps, allocators->known, files, &allocators->files,
-					&modules)
-		   : modules_of_command(files, &modules);
-	if (err)
-		return err;
-	if (maps) {
-		/* Without it, the files alone tell how allocation functions call each other. */
-		snprintf(path, sizeof(path), "/proc/%d/mem", pid);
-		memory_fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (!err && !allocators->context.no_probes)
+		err = probe_files(allocators, files, pid, maps);
+	for (size_t i = 0; i < files->count && !err; i++) {
+		/* Without its table, stacks are cut there, and say so. */
+		if (files->late && !allocators->context.lazy_tables)
+			tables_request(allocators->context.tables, files->entries[i].id,
+				       files->entries[i].image, allocators->context.all_rows);
+		err = give_file(allocators, &files->entries[i]);
 	}
-	err = probe_modules(allocators, files, &modules, memory_fd);
-	allocator_files_forget(&allocators->files);
-	return err ? err : give_files(allocators, files);
+	return err;
 }
 
 int allocators_add_files(struct allocators *allocators, char *const *paths, size_t count)
@@ -462,14 +466,14 @@ bool allocators_may_come(const struct allocators *allocators)
 	return allocators->may_come;
 }
 
+bool allocators_are_wanted(const struct allocators *allocators)
+{
+	return !allocators->context.no_probes;
+}
+
 size_t allocators_count(const struct allocators *allocators)
 {
 	return allocators->probed;
-}
-
-bool allocators_are_probed(const struct allocators *allocators)
-{
-	return !allocators->context.files_only;
 }
 
 int allocators_report_none(const struct allocators *allocators, const char *words)

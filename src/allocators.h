@@ -37,7 +37,8 @@ struct allocators_context {
 	 * machine runs are over before one does.
 	 */
 	bool lazy_tables;
-	bool files_only; /* nothing is probed: the files are opened, and get unwind tables */
+	bool all_rows;	/* tables have rows between call sites, too */
+	bool no_probes; /* the files only get their tables */
 };
 
 /* Says what is wrong with a signature file; other errors: -ENOMEM. */
@@ -67,9 +68,9 @@ int allocators_add_process(struct allocators *allocators, pid_t pid);
 int allocators_add_late(struct allocators *allocators, pid_t pid, const struct maps *maps,
 			uint64_t since_ns);
 
+/* Whether files get probes, see no_probes. */
+bool allocators_are_wanted(const struct allocators *allocators);
 /* Files with probes. */
-/* Whether there is an allocator to be found at all, see files_only. */
-bool allocators_are_probed(const struct allocators *allocators);
 size_t allocators_count(const struct allocators *allocators);
 /* Of the points of the functions that are called most, the share that the kernel single-steps. */
 double allocators_stepped_share(const struct allocators *allocators);

@@ -36,7 +36,8 @@ static const struct argp_option report_options[] = {
 	{"full-names", OPTION_FULL_NAMES, NULL, 0,
 	 "C++ names with their parameters and template arguments", 0},
 	{"sample-index", OPTION_SAMPLE_INDEX, "TYPE", 0,
-	 "What to show, by name or number: inuse_space, inuse_objects, alloc_space, alloc_objects",
+	 "What to show, by name or number: inuse_space, inuse_objects, alloc_space, alloc_objects; "
+	 "fault_space, faults; whatever the profile has",
 	 0},
 	{0},
 };

@@ -16,6 +16,8 @@
 #include <string.h>
 #include <uthash.h>
 
+#include "kernel_maps.h"
+
 /* A record that a parent had. */
 struct source {
 	uint64_t address;

@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "heaptap/throw.h"
@@ -17,6 +15,7 @@
 #include "kernel_private.h"
 #include "probe/sampling.h"
 #include "proc/process.h"
+#include "util/clock.h"
 
 /* From linux/bpf.h of 6.13; Debian 12's headers are older. */
 #define TRACE_UPROBE_MULTI   48
@@ -70,6 +69,14 @@ static void choose_programs(struct heaptap_bpf *object, enum attach_mode mode)
 	choose_program(object->progs.realloc_return, !session, type);
 	choose_program(object->progs.free_enter, true, type);
 	choose_program(object->progs.throw_enter, true, type);
+}
+
+static void choose_fault_programs(struct heaptap_bpf *object, bool wanted)
+{
+	choose_program(object->progs.fault_enter, wanted, 0);
+	choose_program(object->progs.fault_minor, wanted, 0);
+	choose_program(object->progs.fault_major, wanted, 0);
+	choose_program(object->progs.find_page_tables, wanted, 0);
 }
 
 static int program_fd(const struct bpf_program *program)
@@ -136,6 +143,7 @@ int kernel_open(const struct kernel_options *options, struct kernel **ret)
 	choose_program(object->progs.fork_copy, options->fork_copy, 0);
 	choose_programs(object, options->mode);
 	kernel_mappings_choose(object, options->record, options->mappings);
+	choose_fault_programs(object, options->record == MODE_FAULTS);
 	err = heaptap_bpf__load(object);
 	if (err)
 		return err == -EINVAL || err == -EACCES ? -EOPNOTSUPP : err;
@@ -219,6 +227,20 @@ struct copy_maps kernel_copy_maps(const struct kernel *kernel)
 		.clock = &object->bss->fork_clock,
 		.due = &object->bss->copies_due,
 		.epoch = &object->bss->epochs.current,
+	};
+}
+
+struct fault_parts kernel_fault_parts(const struct kernel *kernel)
+{
+	const struct heaptap_bpf *object = kernel->object;
+
+	return (struct fault_parts){
+		.enter = program_fd(object->progs.fault_enter),
+		.minor = program_fd(object->progs.fault_minor),
+		.major = program_fd(object->progs.fault_major),
+		.find = program_fd(object->progs.find_page_tables),
+		.proof = &object->bss->page_proof,
+		.tables = (volatile struct page_tables *)&object->bss->page_tables,
 	};
 }
 
@@ -313,14 +335,6 @@ int kernel_add_foreign_call(struct kernel *kernel, __u32 image_id, __u32 return_
 			  NESTED_FOREIGN);
 }
 
-static __u64 monotonic_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000ull + now.tv_nsec;
-}
-
 int kernel_add_process(struct kernel *kernel, pid_t pid, const char *comm, __u64 cgroup_id,
 		       bool held)
 {
@@ -331,7 +345,7 @@ int kernel_add_process(struct kernel *kernel, pid_t pid, const char *comm, __u64
 	struct process_info info = {
 		.tgid = pid,
 		.inner_tgid = process_inner_pid(pid),
-		.start_ns = monotonic_ns(),
+		.start_ns = clock_ns(CLOCK_MONOTONIC),
 		.executed = held,
 		.cgroup_id = cgroup_id,
 	};

@@ -19,6 +19,7 @@
 #include "heaptap/site.h"
 #include "heaptap/stack.h"
 #include "kernel_copies.h"
+#include "kernel_faults.h"
 #include "probe/attach.h"
 #include "profile/threads.h"
 #include "unwind/upload.h"
@@ -69,11 +70,8 @@ const struct attach_programs *kernel_programs(const struct kernel *kernel);
 struct upload_maps kernel_upload_maps(const struct kernel *kernel);
 /* What copies for forked children are made of, for kernel_copies. */
 struct copy_maps kernel_copy_maps(const struct kernel *kernel);
-/*
- * Programs run under rcu_read_lock: after a grace period none that was running still runs. Those
- * that may sleep are others.
- */
-void kernel_wait_for_programs(void);
+/* Of MODE_FAULTS, for kernel_faults. */
+struct fault_parts kernel_fault_parts(const struct kernel *kernel);
 /*
  * Learns the image ids that the kernel side gives to files, before any target has mapped them.
  * ids[i] is 0 for a file that cannot be mapped, or if the image table is full.

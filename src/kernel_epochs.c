@@ -2,11 +2,8 @@
 /* The part of kernel.h about epochs. */
 #include <bpf/bpf.h>
 #include <errno.h>
-#include <linux/membarrier.h>
 #include <sched.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "kernel_maps.h"
 #include "kernel_private.h"
@@ -29,15 +26,6 @@ int kernel_close_epoch(struct kernel *kernel, enum epoch_reason reason)
 	epoch = epoch_close_locked(state, reason, now.tv_sec * 1000000000ull + now.tv_nsec);
 	__sync_lock_release(&state->closing);
 	return epoch ? 0 : -EAGAIN;
-}
-
-void kernel_wait_for_programs(void)
-{
-	struct timespec pause = {.tv_nsec = 20000000};
-
-	/* Refused on nohz_full machines. A program runs for microseconds. */
-	if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0))
-		nanosleep(&pause, NULL);
 }
 
 bool kernel_next_epoch(struct kernel *kernel, struct epoch_record *ret)

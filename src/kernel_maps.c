@@ -8,8 +8,12 @@
 
 #include <bpf/bpf.h>
 #include <errno.h>
+#include <linux/membarrier.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "util/cleanup.h"
 
@@ -212,4 +216,13 @@ int kernel_maps_sum(int map, __u32 key, int cpu_count, __u64 *sums, size_t count
 	for (size_t i = 0; i < cpu_count * count; i++)
 		sums[i % count] += values[i];
 	return 0;
+}
+
+void kernel_wait_for_programs(void)
+{
+	struct timespec pause = {.tv_nsec = 20000000};
+
+	/* Refused on nohz_full machines. A program runs for microseconds. */
+	if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0))
+		nanosleep(&pause, NULL);
 }

@@ -44,4 +44,10 @@ int kernel_maps_purge(int map, __u32 *filter, bool (*gone)(void *arg, __u32 seri
  */
 int kernel_maps_sum(int map, __u32 key, int cpu_count, __u64 *sums, size_t count);
 
+/*
+ * Programs run under rcu_read_lock: after a grace period none that was running still runs. Those
+ * that may sleep are others.
+ */
+void kernel_wait_for_programs(void);
+
 #endif

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include <stdbool.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -89,4 +90,35 @@ int preflight_load(const struct kernel_options *options, struct kernel **ret)
 		return log_error(err, "attach to the fork, exec and exit tracepoints");
 	*ret = take_ptr(kernel);
 	return 0;
+}
+
+int preflight_faults(const struct kernel *kernel, struct kernel_faults **ret)
+{
+	const struct fault_parts parts = kernel_fault_parts(kernel);
+	int err = kernel_faults_find_tables(&parts);
+
+	if (err)
+		log_warning("page tables cannot be read (%s): each fault counts as 4096 bytes, "
+			    "also one that makes nothing resident",
+			    strerror(-err));
+	err = kernel_faults_open(&parts, ret);
+	switch (err) {
+	case 0:
+		return 0;
+	case -EACCES:
+	case -EPERM:
+		return log_error(err, "not allowed to open perf events for every CPU, which "
+				      "--mode faults needs: run heaptap as root on the host; "
+				      "see also kernel.perf_event_paranoid and lockdown");
+	case -ENOENT:
+	case -ENOSYS:
+		return log_error(err, "this kernel has no events for page faults, which --mode "
+				      "faults needs: CONFIG_PERF_EVENTS; --mode heap needs none");
+	case -EMFILE:
+		return log_error(err, "open three perf events for every CPU: raise the limit of "
+				      "open files (ulimit -n)");
+	default:
+		return log_error(err, "attach to the events of page faults (-v shows what the "
+				      "kernel says)");
+	}
 }

@@ -17,6 +17,11 @@ int preflight_check(enum attach_mode wanted, enum attach_mode *ret);
 /* Loads the kernel side and attaches it to the life of processes. Prints its errors. */
 int preflight_load(const struct kernel_options *options, struct kernel **ret);
 
+/*
+ * Attaches the programs of MODE_FAULTS, and warns if page tables cannot be read. Prints its errors.
+ */
+int preflight_faults(const struct kernel *kernel, struct kernel_faults **ret);
+
 /* Elsewhere PIDs mean something else. */
 bool preflight_in_initial_pid_namespace(void);
 

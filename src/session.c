@@ -56,14 +56,16 @@ static int write_snapshot(struct session *session, const struct epoch_record *re
 		.late_processes_ns = scope_links_late(session->links).longest_ns,
 		.symbol_prefix = session->options->symbol_prefix,
 		.runtimes = runtimes_describe(session->runtimes),
-		.runtime_count = runtimes_count(session->runtimes),
+		.runtime_count =
+			session_probes(session->options) ? runtimes_count(session->runtimes) : 0,
 		.duration_ns = record->time_ns - session->start_ns,
 	};
 	char reason[128];
 	int err;
 
-	snapshots_reason(record, (record->time_ns - session->last_dump_ns + 500000000) / 1000000000,
-			 reason, sizeof(reason));
+	snapshots_reason(record, session->options->record,
+			 (record->time_ns - session->last_dump_ns + 500000000) / 1000000000, reason,
+			 sizeof(reason));
 	input.reason = reason;
 	input.only_left = record->reason == EPOCH_LEFT;
 	input.processes = processes_list(session->processes, &input.process_count);
@@ -151,6 +153,7 @@ static int end_session(struct session *session, enum epoch_reason reason)
 {
 	kernel_set_active(session->kernel, false);
 	attach_free(take_ptr(session->attach));
+	kernel_faults_close(take_ptr(session->faults));
 	return close_and_drain(session, reason);
 }
 

@@ -89,8 +89,12 @@ static int open_kernel(struct session *session, enum attach_mode mode)
 
 static int open_links(struct session *session, enum attach_mode mode)
 {
-	enum scope_reach reach = target_reach(session->target, mode, session->options->follow,
-					      session->options->reach_all);
+	/* Without probes there is nothing to limit to the scope. */
+	enum scope_reach reach =
+		session_probes(session->options)
+			? target_reach(session->target, mode, session->options->follow,
+				       session->options->reach_all)
+			: REACH_ALL;
 	_cleanup_free_ pid_t *pids = target_pids(session->target);
 	struct scope_links_context context = {
 		.kernel = session->kernel,
@@ -225,6 +229,8 @@ int session_open(struct session *session)
 		.runtimes = session->runtimes,
 		.processes = session->processes,
 		.lazy_tables = options->target.all,
+		.all_rows = options->record == MODE_FAULTS,
+		.tell_runtimes = session_probes(options),
 	};
 	allocators = (struct allocators_context){
 		.kernel = session->kernel,
@@ -244,7 +250,8 @@ int session_open(struct session *session)
 		.symbol_prefix = options->symbol_prefix,
 		.plain_entries = options->plain_entries,
 		.lazy_tables = options->target.all,
-		.files_only = !session_probes(options),
+		.all_rows = options->record == MODE_FAULTS,
+		.no_probes = !session_probes(options),
 	};
 	err = allocators_new(&allocators, &session->allocators);
 	if (err)
@@ -260,6 +267,11 @@ int session_open(struct session *session)
 	err = open_mappings(session);
 	if (err)
 		return err;
+	if (options->record == MODE_FAULTS) {
+		err = preflight_faults(session->kernel, &session->faults);
+		if (err)
+			return err;
+	}
 	return open_writer(session);
 }
 
@@ -267,6 +279,7 @@ void session_close(struct session *session)
 {
 	slowdown_watch_free(session->slowdown);
 	attach_free(session->attach);
+	kernel_faults_close(session->faults);
 	arrivals_free(session->arrivals);
 	allocators_free(session->allocators);
 	writer_free(session->writer);

@@ -4,6 +4,7 @@
 #define HEAPTAP_SESSION_PARTS_H
 
 #include "probe/attach.h"
+#include "kernel_faults.h"
 #include "loop.h"
 #include "session.h"
 
@@ -12,6 +13,7 @@ struct session {
 	struct kernel *kernel;
 	struct target *target;
 	struct attach *attach;
+	struct kernel_faults *faults; /* of MODE_FAULTS, else NULL */
 	struct throws *throws;
 	struct allocators *allocators;
 	struct arrivals *arrivals; /* NULL if the kernel does not tell of them */

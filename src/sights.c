@@ -40,6 +40,8 @@ void sights_tell_runtimes(struct sights *sights)
 {
 	const struct runtimes *runtimes = sights->context.runtimes;
 
+	if (!sights->context.tell_runtimes)
+		return;
 	for (; sights->runtimes_told < runtimes_count(runtimes); sights->runtimes_told++)
 		log_info("%s", runtimes_describe(runtimes)[sights->runtimes_told]);
 }
@@ -75,7 +77,7 @@ static int add_image(void *arg, const struct image_sight *sight)
 	if (entry->image && (flags & UNWIND_BUILT ? flags & UNWIND_WANT_ALL
 						  : !context->lazy_tables || flags & wanted))
 		err = tables_request(context->tables, sight->id, entry->image,
-				     flags & UNWIND_WANT_ALL);
+				     context->all_rows || flags & UNWIND_WANT_ALL);
 	/* Without its table, stacks are cut there, and say so. */
 	return err == -ENOMEM ? err : 0;
 }

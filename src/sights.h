@@ -23,7 +23,9 @@ struct sights_context {
 	struct tables *tables;
 	struct runtimes *runtimes;
 	struct processes *processes;
-	bool lazy_tables; /* see allocators.h */
+	bool lazy_tables; /* see allocators.h, as below */
+	bool all_rows;
+	bool tell_runtimes; /* what malloc's account lacks matters */
 };
 
 int sights_new(const struct sights_context *context, struct sights **ret);

@@ -170,14 +170,39 @@ static void format_amount(unsigned long long bytes, char *text, size_t size)
 		snprintf(text, size, "%llu bytes", bytes);
 }
 
-void snapshots_reason(const struct epoch_record *record, unsigned long long since_last_s,
-		      char *text, size_t size)
+/* The same of totals of page faults: none of them is ever taken back. */
+static void faults_reason(const struct epoch_record *record, char *text, size_t size)
+{
+	char amount[32];
+
+	format_amount(record->totals.alloc_bytes >> WEIGHT_BYTES_SHIFT, amount, sizeof(amount));
+	switch (record->reason) {
+	case EPOCH_ALLOC_INTERVAL:
+		snprintf(text, size, "%s made resident cumulatively", amount);
+		break;
+	case EPOCH_EXIT:
+	case EPOCH_LEFT:
+		snprintf(text, size, "Exiting, %s made resident", amount);
+		break;
+	default:
+		snprintf(text, size, "Detaching, %s made resident", amount);
+		break;
+	}
+}
+
+void snapshots_reason(const struct epoch_record *record, enum record_mode mode,
+		      unsigned long long since_last_s, char *text, size_t size)
 {
 	unsigned long long allocated = record->totals.alloc_bytes >> WEIGHT_BYTES_SHIFT;
 	unsigned long long freed = record->totals.freed_bytes >> WEIGHT_BYTES_SHIFT;
 	unsigned long long inuse = epoch_inuse_bytes(&record->totals) >> WEIGHT_BYTES_SHIFT;
 	char amount[32];
 
+	if (mode == MODE_FAULTS && record->reason != EPOCH_TIME_INTERVAL &&
+	    record->reason != EPOCH_SIGNAL) {
+		faults_reason(record, text, size);
+		return;
+	}
 	format_amount(inuse, amount, sizeof(amount));
 	switch (record->reason) {
 	case EPOCH_ALLOC_INTERVAL:

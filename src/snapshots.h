@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "heaptap/account.h"
 #include "heaptap/epoch.h"
 #include "profile/profile.h"
 #include "util/cleanup.h"
@@ -26,9 +27,12 @@ DEFINE_CLEANUP(snapshots, struct snapshots *, snapshots_close)
  */
 void snapshots_remove_old(struct snapshots *snapshots);
 
-/* Why an epoch was closed, in gperftools' words. since_last_s: seconds since the last snapshot. */
-void snapshots_reason(const struct epoch_record *record, unsigned long long since_last_s,
-		      char *text, size_t size);
+/*
+ * Why an epoch was closed, in gperftools' words where it has some. since_last_s: seconds since the
+ * last snapshot.
+ */
+void snapshots_reason(const struct epoch_record *record, enum record_mode mode,
+		      unsigned long long since_last_s, char *text, size_t size);
 
 /*
  * Announces and writes the next file, of a process alone (PREFIX.PID.0001.pb.gz) or of all (pid 0).

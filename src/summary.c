@@ -19,11 +19,14 @@ static void report_group(const struct heap *heap, enum account_group_id id, uint
 	coverage_describe(&coverage, group->stack_type, stacks, sizeof(stacks));
 	if (coverage.alloc_bytes > 0)
 		log_info("Stacks: %s", stacks);
-	if (id != GROUP_MALLOC || sample_bytes == 1)
+	if ((id != GROUP_MALLOC && id != GROUP_FAULTS) || sample_bytes == 1)
 		return;
 	if (coverage.alloc_bytes <= 0)
-		log_info("Sampling: no allocation was sampled; with a smaller --sample-bytes more "
-			 "are");
+		log_info("Sampling: no %s was sampled; with a smaller --sample-bytes more are",
+			 id == GROUP_FAULTS ? "page fault" : "allocation");
+	else if (id == GROUP_FAULTS)
+		log_info("Sampling: made resident %.1f MB, standard error %.1f MB",
+			 ldexp(coverage.alloc_bytes, -20), ldexp(coverage.alloc_error, -20));
 	else
 		log_info("Sampling: in use %.1f MB, standard error %.1f MB",
 			 ldexp(coverage.inuse_bytes, -20), ldexp(coverage.inuse_error, -20));

@@ -354,7 +354,7 @@ int target_attach(struct target *target, struct allocators *allocators, bool wai
 	if (err == -ESRCH)
 		return log_error(0, "%s%s exited before the probes were placed",
 				 target_is_single(target) ? "PID " : "", target->words);
-	if (err || allocators_count(allocators) || !allocators_are_probed(allocators))
+	if (err || !allocators_are_wanted(allocators) || allocators_count(allocators))
 		return err;
 	if (wait && (target->all || target->cgroup || allocators_may_come(allocators))) {
 		log_warning("no allocator found in %s yet: waiting for one to be loaded",

@@ -40,7 +40,7 @@ int target_scope(const struct target *target, bool follow, struct kernel_scope *
 
 /*
  * Places the probes on the allocators in the target's files. An error if there are none, unless
- * wait is set and it may still load one.
+ * wait is set and it may still load one, or no probes are wanted.
  */
 int target_attach(struct target *target, struct allocators *allocators, bool wait);
 

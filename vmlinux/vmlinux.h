@@ -91,6 +91,19 @@ struct pt_regs {
 	unsigned long ss;
 };
 
+/* What a perf event program gets: the registers of what the event interrupted. */
+struct bpf_perf_event_data {
+	struct pt_regs regs;
+	__u64 sample_period;
+	__u64 addr;
+};
+
+struct bpf_perf_event_value {
+	__u64 counter;
+	__u64 enabled;
+	__u64 running;
+};
+
 typedef struct {
 	int counter;
 } atomic_t;
@@ -118,6 +131,7 @@ struct seqcount {
 struct mm_struct {
 	struct maple_tree mm_mt;
 	unsigned long brk;
+	void *pgd;
 	unsigned long start_stack;
 	struct uprobes_state uprobes_state;
 	struct seqcount mm_lock_seq; /* from 6.13 */
@@ -182,6 +196,7 @@ struct task_struct {
 	struct mm_struct *mm;
 	struct signal_struct *signal;
 	struct uprobe_task *utask;
+	unsigned int in_execve : 1;
 };
 
 struct super_block {
@@ -212,10 +227,13 @@ struct file {
 	struct path f_path;
 };
 
+struct vm_operations_struct;
+
 struct vm_area_struct {
 	unsigned long vm_start;
 	unsigned long vm_end;
 	unsigned long vm_flags;
+	const struct vm_operations_struct *vm_ops;
 	unsigned long vm_pgoff;
 	struct file *vm_file;
 };

@@ -54,6 +54,13 @@
 	  "process has no known place where exceptions begin")                                     \
 	X(FREE_MISSED, "free_missed",                                                              \
 	  "frees not seen: their address was allocated again (counted as freed then)")             \
+	X(FAULT_MISSED, "fault_missed",                                                            \
+	  "page faults, of any process, that the kernel counted and did not tell of")              \
+	X(FAULT_SIZE, "fault_size",                                                                \
+	  "page faults counted as 4096 bytes each, also those that change nothing: page tables "   \
+	  "cannot be read")                                                                        \
+	X(FAULT_EXEC, "fault_exec",                                                                \
+	  "page faults not counted: the kernel filled the memory of a new program in exec")        \
 	X(EPOCH_LATE, "epoch_late",                                                                \
 	  "threshold snapshots merged with the next one: the loader was late")                     \
 	X(EVENT_FULL, "event_full", "wake-ups of the loader lost: the event ring was full")

@@ -364,6 +364,56 @@ static void print_row(const struct table *t, const struct row *row, int64_t sum,
 	fputc('\n', file);
 }
 
+/* Kinds of memory that a line names; heaptap has three. */
+#define MAX_KINDS 8
+
+struct kind {
+	const char *name;
+	int64_t sum;
+};
+
+/* The kind of memory of a sample, by its label; NULL if it has none. */
+static struct kind *find_kind(const struct profile *profile, const struct profile_sample *sample,
+			      struct kind kinds[MAX_KINDS])
+{
+	const char *name = NULL;
+
+	for (size_t i = 0; i < sample->label_count; i++)
+		if (!strcmp(profile->strings[sample->labels[i].key], "memory"))
+			name = profile->strings[sample->labels[i].string];
+	/* Of a foreign file it may be anything. */
+	if (!name || name[strspn(name, "abcdefghijklmnopqrstuvwxyz")])
+		return NULL;
+	for (size_t i = 0; *name && i < MAX_KINDS; i++) {
+		if (!kinds[i].name)
+			kinds[i].name = name;
+		if (!strcmp(kinds[i].name, name))
+			return &kinds[i];
+	}
+	return NULL;
+}
+
+/* What each kind of memory has of the total, if samples say which they are about. */
+static void print_kinds(const struct table *t, FILE *file)
+{
+	struct kind kinds[MAX_KINDS] = {0}, *kind;
+	char sum[NUMBER_SIZE];
+
+	for (size_t i = 0; i < t->profile->sample_count; i++) {
+		const struct profile_sample *sample = &t->profile->samples[i];
+
+		kind = find_kind(t->profile, sample, kinds);
+		if (kind)
+			add(&kind->sum, sample->values[t->sample_index]);
+	}
+	for (size_t i = 0; i < MAX_KINDS && kinds[i].name; i++) {
+		number_format_total(sum, kinds[i].sum, t->unit);
+		fprintf(file, "%s%.32s %s", i ? ", " : "Memory: ", kinds[i].name, sum);
+	}
+	if (kinds[0].name)
+		fputc('\n', file);
+}
+
 static void print_head(const struct table *t, FILE *file)
 {
 	char total[NUMBER_SIZE], net[NUMBER_SIZE], cutoff[NUMBER_SIZE];
@@ -375,6 +425,7 @@ static void print_head(const struct table *t, FILE *file)
 		fprintf(file, " (of changes; in sum %s)", net);
 	}
 	fputc('\n', file);
+	print_kinds(t, file);
 	if (t->dropped) {
 		number_format(cutoff, (double)t->total * ROW_FRACTION, t->unit, t->out_unit);
 		fprintf(file, "Dropped %zu node%s (cum <= %s)\n", t->dropped,

@@ -56,10 +56,20 @@ static void describe_growth(struct profile *profile, const struct snapshot_input
 static void describe_faults(struct profile *profile, const struct snapshot_input *input,
 			    const struct coverage *coverage)
 {
-	add_comment(profile,
-		    "sampling: one page fault per %" PRIu64
-		    " bytes; values are estimates; fault_space %.0f, standard error %.0f",
-		    input->sample_bytes, coverage->alloc_bytes, coverage->inuse_error);
+	if (input->sample_bytes == 1)
+		add_comment(profile, "sampling: none, every page fault is counted");
+	else
+		add_comment(profile,
+			    "sampling: one page fault per %" PRIu64
+			    " bytes made resident on average; values are unbiased estimates; "
+			    "fault_space %.0f, standard error %.0f (%.2f %%)",
+			    input->sample_bytes, coverage->alloc_bytes, coverage->alloc_error,
+			    coverage->alloc_bytes > 0
+				    ? 100 * coverage->alloc_error / coverage->alloc_bytes
+				    : 0);
+	add_comment(profile, "faults: what page faults made resident since the attach; what was "
+			     "given back since stays in; not what the kernel makes resident "
+			     "without a fault (MAP_POPULATE, mlock, memory for direct I/O)");
 }
 
 /* How the numbers of a group came to be, and how good its stacks are. */

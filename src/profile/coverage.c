@@ -14,7 +14,7 @@ static const char *const stop_texts[] = {
 void coverage_measure(const struct heap *heap, uint32_t accounts, uint64_t sample_bytes,
 		      struct coverage *ret)
 {
-	double variance = 0;
+	double variance = 0, alloc_variance = 0;
 
 	*ret = (struct coverage){};
 	for (const struct heap_site *site = heap_sites(heap); site; site = site->hh.next) {
@@ -26,6 +26,7 @@ void coverage_measure(const struct heap *heap, uint32_t accounts, uint64_t sampl
 		ret->inuse_bytes +=
 			bytes + ldexp((double)site->inherited.bytes - (double)site->freed.bytes,
 				      -WEIGHT_BYTES_SHIFT);
+		alloc_variance += (double)site->alloc.variance;
 		variance += (double)site->alloc.variance + (double)site->inherited.variance -
 			    (double)site->freed.variance;
 		if (site->stack->lost)
@@ -35,6 +36,7 @@ void coverage_measure(const struct heap *heap, uint32_t accounts, uint64_t sampl
 		if (site->stack->guessed && site->stack->stop == STOP_END)
 			ret->guessed_bytes += bytes;
 	}
+	ret->alloc_error = sample_bytes * sqrt(ldexp(alloc_variance, -WEIGHT_VARIANCE_SHIFT));
 	ret->inuse_error =
 		sample_bytes * sqrt(ldexp(variance > 0 ? variance : 0, -WEIGHT_VARIANCE_SHIFT));
 }

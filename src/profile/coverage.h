@@ -11,6 +11,7 @@
 /* How good the stacks are, by bytes allocated. */
 struct coverage {
 	double alloc_bytes;
+	double alloc_error; /* standard error of alloc_bytes */
 	double stop_bytes[STOP_COUNT];
 	double guessed_bytes; /* of the complete ones: with a frame-pointer step through such code
 			       */

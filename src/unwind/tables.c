@@ -238,9 +238,9 @@ static int build(struct tables *tables, uint32_t id, struct image *image, bool a
 	return err;
 }
 
-int tables_build(struct tables *tables, uint32_t id, struct image *image)
+int tables_build(struct tables *tables, uint32_t id, struct image *image, bool all)
 {
-	return build(tables, id, image, false);
+	return build(tables, id, image, all);
 }
 
 static void *work(void *arg)

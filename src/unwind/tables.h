@@ -29,8 +29,11 @@ int tables_new(const struct upload_maps *maps, struct tables **ret);
 void tables_free(struct tables *tables);
 DEFINE_CLEANUP(tables, struct tables *, tables_free)
 
-/* Builds and publishes an image's table before it returns. Errors: see unwind_rows_build(). */
-int tables_build(struct tables *tables, uint32_t id, struct image *image);
+/*
+ * Builds and publishes an image's table before it returns; all: with rows between call sites too.
+ * Errors: see unwind_rows_build().
+ */
+int tables_build(struct tables *tables, uint32_t id, struct image *image, bool all);
 
 /*
  * Asks for an image's table in the background. The file is opened anew from the image's

@@ -14,10 +14,11 @@ set -euo pipefail
 
 TURNS=${TURNS:-300}
 LIMIT=1.10 # of heaptap at the default rate to the floor
+# shellcheck source-path=SCRIPTDIR source=ring.bash
+source "$(dirname "$0")/ring.bash"
 # shellcheck source-path=SCRIPTDIR source=common.bash
 source "$(dirname "$0")/common.bash"
 
-CPU=$(($(nproc) - 1))
 TCMALLOC=libtcmalloc.so.4
 
 # name | library | option of pair | the functions in which its two calls end up
@@ -33,72 +34,8 @@ CASES=(
 )
 COLUMNS=(unprofiled floor heaptap plain)
 
-# Of the case at work.
-declare -A MEMBERS
-PROFILERS=()
-# Of all.
 POINTS=()
 BROKEN=
-
-copy_of() {
-	echo "$WORK/$1/$LIBRARY"
-}
-
-# start_ring COLUMN...: for each a waiting pair with a copy of LIBRARY; the turn goes from each to the
-# next, and from the last to the first.
-start_ring() {
-	local fds=() column fd i
-
-	for column in "$@"; do
-		mkdir -p "$column"
-		cp -L "$LIBS/$LIBRARY" "$column"
-		rm -f "$column/turn"
-		mkfifo "$column/turn"
-		exec {fd}<>"$column/turn"
-		fds+=("$fd")
-	done
-	for ((i = 1; i <= $#; i++)); do
-		column=${!i}
-		: >"$column/out"
-		taskset -c "$CPU" env LD_PRELOAD="$(copy_of "$column")" \
-			"$BENCH/pair" ${OPTION:+"$OPTION"} --turns "$TURNS" \
-			<&"${fds[i - 1]}" 3>&"${fds[i % $#]}" >"$column/out" &
-		MEMBERS[$column]=$!
-		STARTED+=("$!")
-		wait_for "$column/out" '^ready' "$!"
-	done
-	for fd in "${fds[@]}"; do
-		exec {fd}>&-
-	done
-}
-
-# profile COLUMN START...: puts the profiler that this starts on a member of the ring.
-profile() {
-	TARGET=${MEMBERS[$1]}
-	"${@:2}"
-	PROFILERS+=("$PROFILER")
-}
-
-# run_ring COLUMN...: the turns, whose results are then one a line in COLUMN/out.
-run_ring() {
-	local column
-
-	echo -n . >"$1/turn"
-	for column in "$@"; do
-		wait "${MEMBERS[$column]}"
-		sed -i 1d "$column/out"
-	done
-	for PROFILER in "${PROFILERS[@]}"; do
-		stop_profiler
-	done
-	PROFILERS=()
-}
-
-# median COLUMN [COLUMN]: of its turns, or of the ratios of both's.
-median() {
-	paste "$1/out" ${2:+"$2/out"} | awk '{ print $2 ? $1 / $2 : $1 }' | sort -g |
-		awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
-}
 
 # find_points FUNCTION FUNCTION: heaptap's own, in the library that the floor's member uses.
 find_points() {

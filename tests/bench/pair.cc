@@ -2,8 +2,9 @@
 /*
  * What a malloc and its free cost, for mixed small sizes: `pair SECONDS` prints `N.N ns per pair,
  * N.N of CPU`. With `--new` in front it does the same with operator new and sized delete, with
- * `--throw` with throw and catch. With `--wait` in front it prints `ready PID` and waits for a line
- * on stdin before it starts, and for another before it ends.
+ * `--throw` with throw and catch, with `--pages` with the first touch of a page. With `--wait` in
+ * front it prints `ready PID` and waits for a line on stdin before it starts, and for another
+ * before it ends.
  *
  * `pair --turns COUNT` takes turns with others: it prints `ready PID`, and then COUNT times waits
  * for a byte on stdin, runs for 5 ms, and passes the byte on to descriptor 3. In the end it prints
@@ -14,6 +15,7 @@
 #include <cstring>
 #include <ctime>
 #include <new>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
 
@@ -87,6 +89,22 @@ static void run_throw(unsigned long first)
 	}
 }
 
+/* Pages that are given back at once, so that each is a page fault again. */
+static void touch_pages(unsigned long)
+{
+	static char *pages;
+
+	if (!pages) {
+		pages = static_cast<char *>(mmap(nullptr, BATCH * 4096, PROT_READ | PROT_WRITE,
+						 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+		if (pages == MAP_FAILED)
+			abort();
+	}
+	for (int i = 0; i < BATCH; i++)
+		static_cast<volatile char *>(pages)[i * 4096] = 1;
+	madvise(pages, BATCH * 4096, MADV_DONTNEED);
+}
+
 struct cost {
 	double wall_ns, cpu_ns; /* per pair */
 };
@@ -152,6 +170,8 @@ int main(int argc, char **argv)
 			run = run_heap<cxx_allocate, cxx_release>;
 		if (!strcmp(argv[1], "--throw"))
 			run = run_throw;
+		if (!strcmp(argv[1], "--pages"))
+			run = touch_pages;
 	}
 	if (waits || turns)
 		printf("ready %d\n", getpid());

@@ -99,9 +99,11 @@ use_mode() {
 # At syscalls; only when mappings are counted.
 MAPPING_PROGRAMS='_(fentry|fexit)$|^(mmap|munmap|mremap|brk|madvise|mprotect)_(enter|exit)$'
 
+FAULT_PROGRAMS='^(fault_enter|fault_minor|fault_major|find_page_table)( |$)'
+
 # programs_of MODE: a session program stands for an entry and a return program.
 programs_of() {
-	grep -vE "$MAPPING_PROGRAMS" /heaptap/programs | case $1 in
+	grep -vE "$MAPPING_PROGRAMS|$FAULT_PROGRAMS" /heaptap/programs | case $1 in
 	session) grep -vE '^(alloc|realloc)_(enter|return)$' ;;
 	*) grep -v '_session$' ;;
 	esac
@@ -400,6 +402,60 @@ test_torture_static() {
 
 # -------------------------------------------------------------------- the run
 
+# Page faults, which no attach mode is about.
+test_fault_programs_load() {
+	local name insns
+
+	HEAPTAP=$PLAIN_HEAPTAP
+	spawn idle "$WORKLOADS/idle"
+	wait_for_line idle.out '^idle'
+	attach heaptap "$PID" -v --mode faults
+	verified | grep -E "$FAULT_PROGRAMS" | sort -u >programs
+	while read -r name insns; do
+		echo "# $name $insns verified instructions"
+		[ "$insns" -le "$MAX_VERIFIED" ]
+	done <programs
+	[ "$(wc -l <programs)" -eq 4 ]
+	kill -INT "$PID"
+	wait_exit "$PID"
+	poll "$PATIENCE" no_programs
+	if grep 'page tables cannot be read' heaptap.err; then
+		return 1
+	fi
+}
+
+# Every page, in every kind of memory.
+test_faults() {
+	HEAPTAP=$PLAIN_HEAPTAP
+	spawn faults "$WORKLOADS/faults" --wait 1008
+	wait_for_line faults.out '^ready'
+	attach heaptap "$PID" --mode faults --sample-bytes 1 -o p
+	tell faults go
+	wait_for_line faults.out '^resident=fill_by_kernel' 300
+	kill -INT "$PID"
+	wait_exit "$PID"
+	"$HEAPTAP" report --folded --sample-index fault_space p.0001.pb.gz >folded
+	awk '
+		NR == FNR {
+			value = $NF
+			sub(/ [^ ]*$/, "")
+			count = split($0, frame, ";")
+			sum[frame[count]] += value
+			if (count > 1 && frame[count] ~ /pread/)
+				sum[frame[count - 1]] += value
+			next
+		}
+		/^resident=/ {
+			split($1, name, "=")
+			split($3, bytes, "=")
+			if (sum[name[2]] + 0 != bytes[2] + 0) {
+				print name[2] ": " bytes[2] ", heaptap has " sum[name[2]] + 0
+				wrong = 1
+			}
+		}
+		END { exit wrong }' folded faults.out
+}
+
 check_mode() {
 	use_mode "$1"
 	check "$1: every program loads" test_programs_load
@@ -444,6 +500,8 @@ done
 use_mode "${MODES[-1]}"
 check 'mappings, by smaps' test_mappings
 check 'growth' test_growth
+check 'page faults: every program loads' test_fault_programs_load
+check 'page faults: every page' test_faults
 check 'no complaint by the kernel' test_kernel_is_quiet
 echo "1..$count"
 poweroff -f

@@ -33,6 +33,7 @@
 #include "heaptap/stack.h"
 #include "heaptap/weight.h"
 #include "live.h"
+#include "heaptap/fault.h"
 #include "heaptap/throw.h"
 #include "live.skel.h"
 #include "proc/maps.h"
@@ -169,7 +170,7 @@ static __u32 add_file(struct oracle *oracle, const struct mapping *mapping)
 	if (image_open(fd, mapping->path, &image))
 		return id;
 	oracle->images[id] = image;
-	if (tables_build(oracle->tables, id, image))
+	if (tables_build(oracle->tables, id, image, false))
 		fprintf(stderr, "live: no table for %s\n", mapping->path);
 	return id;
 }
