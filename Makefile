@@ -39,7 +39,7 @@ CHECK_PACKAGES := libcmocka-dev bats perl procps python3 g++ golang-go redis-ser
 	nodejs openjdk-17-jre-headless rustc ruby php-cli luajit postgresql musl-tools curl openssl bash \
 	xz-utils debuginfod strace elfutils dwz libc6-dbg python3.11-dbg libgoogle-perftools4 \
 	libtcmalloc-minimal4 libgoogle-perftools-dev libjemalloc2 libjemalloc-dev libmimalloc2.0 \
-	libmimalloc-dev libunwind-dev lld runc busybox-static
+	libmimalloc-dev libunwind-dev lld runc busybox-static systemtap-sdt-dev
 KERNEL_PACKAGES := qemu-system-x86 busybox-static cpio
 BENCH_PACKAGES := google-perftools libgoogle-perftools4 libjemalloc2 libmimalloc2.0 heaptrack jq \
 	procps
@@ -78,7 +78,7 @@ $(OUTPUT)/%.skel.h: $(OUTPUT)/%.bpf.o
 	$(Q)$(BPFTOOL) gen skeleton $(OUTPUT)/$*.linked.bpf.o name $*_bpf > $@
 
 # The files that include the skeletons.
-$(OUTPUT)/obj/kernel.o: | $(OUTPUT)/heaptap.skel.h
+$(OUTPUT)/obj/kernel.o $(OUTPUT)/obj/kernel_identify.o $(OUTPUT)/obj/kernel_samplers.o: | $(OUTPUT)/heaptap.skel.h
 $(OUTPUT)/obj/counter.o: | $(OUTPUT)/counter.skel.h
 
 $(OUTPUT)/obj/%.o: src/%.c | $(OUTPUT)
@@ -105,7 +105,7 @@ UNIT_TESTS := $(UNIT_SRCS:tests/unit/%.c=$(OUTPUT)/unit/%)
 FUZZ_SRCS  := $(wildcard tests/fuzz/fuzz_*.c)
 REPLAYS	   := $(FUZZ_SRCS:tests/fuzz/fuzz_%.c=$(OUTPUT)/replay/%)
 # The programs in tests/workloads; tests/workloads/variants.mk says how, and adds what is built otherwise.
-ODD_WORKLOADS := prefixed api_jemalloc api_mimalloc api_tcmalloc
+ODD_WORKLOADS := prefixed api_jemalloc api_mimalloc api_tcmalloc told
 WORKLOADS  := $(addprefix $(OUTPUT)/workloads/,$(filter-out $(ODD_WORKLOADS), \
 	      $(basename $(notdir $(wildcard tests/workloads/*.c tests/workloads/*.cc)))))
 # Frame pointers and no inlining: a workload's truth is by function.
@@ -189,6 +189,12 @@ bench: deps-bench ## cost of a malloc+free pair, heaptap beside its rivals and b
 	$(Q)BUILD=$(OUTPUT) tests/bench/unwind.bash
 	@echo
 	$(Q)BUILD=$(OUTPUT) tests/bench/symbols.bash
+
+.PHONY: bench-sampler
+bench-sampler: deps-bench ## what `record --mode sampler` costs: a loop under tcmalloc, and redis-server (root)
+	$(call install_packages,redis-server redis-tools)
+	$(Q)$(MAKE) --no-print-directory all $(OUTPUT)/bench/pair
+	$(Q)BUILD=$(OUTPUT) tests/bench/sampler.bash
 
 .PHONY: bench-bounds
 bench-bounds: deps-bench ## what `record -a` takes itself on a busy machine, in ten minutes (root)

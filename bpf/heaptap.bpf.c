@@ -21,6 +21,7 @@
 #include "pending.bpf.h"
 #include "pick.bpf.h"
 #include "process.bpf.h"
+#include "record.bpf.h"
 #include "registers.bpf.h"
 #include "stack.bpf.h"
 #include "thread.bpf.h"
@@ -72,18 +73,6 @@ static __always_inline bool is_nested(__u32 serial, __u32 image, __u64 sp, __u64
  * What follows the hot paths is in global functions: each is verified once, by itself, instead of
  * once for every way through the hot path.
  */
-
-/* The live record of a sample of the current thread. Arguments as of stack_capture(). */
-static __always_inline void record_make(struct live_record *record, __u64 pc, __u64 sp, __u64 bp,
-					__u32 serial, const struct weight *weight)
-{
-	record->weight = *weight;
-	record->born = fork_clock;
-	record->pad = 0;
-	if (settings.label_threads)
-		record->weight.thread = thread_number(weight->bytes);
-	record->stack_id = stack_capture(pc, sp, bp, serial, weight->bytes);
-}
 
 /*
  * An allocation whose return must not be probed is counted at its entry; its block is not known, so
@@ -169,21 +158,9 @@ static __always_inline void alloc_record(__u64 pc, __u64 sp, __u64 bp, __u32 ser
 					 const struct weight *weight)
 {
 	struct live_record record;
-	long err;
 
 	record_make(&record, pc, sp, bp, serial, weight);
-	/* One that is inherited has another key. */
-	if (settings.fork_copy && live_possible(address))
-		free_missed(serial, address);
-	err = live_insert(serial, 0, address, &record);
-	if (err == -17 /* EEXIST */ && free_missed(serial, address))
-		err = live_insert(serial, 0, address, &record);
-	site_alloc(serial, &record);
-	/* Its free will not be known: in use it must not count at all. */
-	if (err) {
-		loss_add(LOSS_LIVE_FULL, weight->bytes);
-		site_freed(serial, &record);
-	}
+	record_add(serial, address, &record);
 }
 
 __noinline int alloc_returned(__u64 address, __u64 pc, __u64 sp, __u64 bp)
@@ -396,6 +373,8 @@ int free_enter(struct pt_regs *ctx)
 	free_entered(ctx);
 	return 0;
 }
+
+#include "sampled.bpf.h"
 
 /*
  * _Unwind_RaiseException(), where every C++ exception begins. Whoever runs: return probes are not

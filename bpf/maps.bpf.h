@@ -10,6 +10,7 @@
 #include "heaptap/fork_copy.h"
 #include "heaptap/losses.h"
 #include "heaptap/probe.h"
+#include "heaptap/sampler.h"
 #include "heaptap/settings.h"
 #include "heaptap/site.h"
 #include "heaptap/stack.h"
@@ -43,6 +44,8 @@ volatile __u32 copies_due = 0;
 struct fork_batch fork_batch = {};
 /* Entries of `sites` made since the loader has drained them last. */
 __u32 site_count = 0;
+/* Samples that allocators have drawn themselves, by enum sampler_estimate. */
+__u64 estimate_counts[ESTIMATE_COUNT] = {};
 /* What keys there are in nested_calls: NESTED_*. */
 volatile __u32 nested_kinds = 0;
 /* Numbers given to names of threads. */
@@ -103,12 +106,15 @@ struct pending {
 	__u32 picked;
 	__u32 in_place; /* returns a size, see PROBE_RESIZE */
 	__u32 has_old;	/* `old` was taken out of the live table and waits for the outcome */
+	__u32 point;	/* of an allocator's own sample: its index, see heaptap/sampler.h */
 };
 
 struct pending_calls {
 	__u32 count;
 	__u32 pad;
 	struct pending calls[PENDING_MAX]; /* outermost first */
+	struct weight told; /* of a sample that a program tells of, see told_alloc() */
+	__u64 allocated;    /* what tcmalloc takes from its countdown for the block in work */
 };
 
 /* Task storage goes away with its thread: a thread killed inside malloc leaves nothing behind. */
@@ -192,6 +198,14 @@ struct {
 	__type(key, __u64);
 	__type(value, __u8);
 } nested_calls SEC(".maps");
+
+/* Filled before the probes are placed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SAMPLER_POINTS_MAX);
+	__type(key, __u32);
+	__type(value, struct sampler_point);
+} sampler_points SEC(".maps");
 
 /* The loader sets max_entries: THREAD_NAMES_MAX, 360 KB, if threads are labelled. */
 struct {

@@ -58,11 +58,13 @@ static inline __u64 sampler_gap(const volatile struct sampling_tables *tables, _
 	return mean * (nats >> 32) + (mean * (nats & 0xffffffff) >> 32);
 }
 
-/* What a picked allocation of `size` bytes stands for. */
-static inline void sampler_weight(const volatile struct sampling_tables *tables, __u64 size,
-				  struct weight *weight)
+/*
+ * What a picked allocation of `size` bytes stands for, where samples are `mean` bytes apart. Its
+ * variance is in units of mean^2.
+ */
+static inline void sampler_weight_of(const volatile struct sampling_tables *tables, __u64 mean,
+				     __u64 size, struct weight *weight)
 {
-	__u64 mean = tables->sample_bytes;
 	__u64 bytes = size ? size : 1; /* size 0 is one object, picked like a byte */
 	__u64 scaled, fraction, g, low, high;
 	__u32 step;
@@ -94,6 +96,58 @@ static inline void sampler_weight(const volatile struct sampling_tables *tables,
 	low = tables->variance[step];
 	high = tables->variance[step + 1];
 	weight->variance = low - ((low - high) * fraction >> 32);
+}
+
+static inline void sampler_weight(const volatile struct sampling_tables *tables, __u64 size,
+				  struct weight *weight)
+{
+	sampler_weight_of(tables, tables->sample_bytes, size, weight);
+}
+
+/* A variance in units of mean^2 as one in units of the session's own distance, squared. */
+static inline __u32 sampler_variance(const volatile struct sampling_tables *tables, __u64 mean,
+				     __u32 variance)
+{
+	__u64 own = tables->sample_bytes, ratio, scaled;
+
+	if (mean == own || !own)
+		return variance;
+	/* At most 2^12 with 16 fractional bits: past that the result is at its limit anyhow. */
+	ratio = (mean << 16) / own;
+	if (ratio >> 28)
+		ratio = 1u << 28;
+	scaled = variance * ratio >> 16;
+	if (scaled >> 32)
+		return ~0u;
+	scaled = scaled * ratio >> 16;
+	return scaled >> 32 ? ~0u : scaled;
+}
+
+/*
+ * What a sample stands for of which the program says that it stands for `told` bytes: its chance
+ * was size / told.
+ */
+static inline void sampler_weight_told(const volatile struct sampling_tables *tables, __u64 size,
+				       __u64 told, struct weight *weight)
+{
+	__u64 own = tables->sample_bytes, whole, rest, square;
+
+	weight->thread = 0;
+	weight->bytes = told << WEIGHT_BYTES_SHIFT;
+	weight->objects = size ? ((told << WEIGHT_OBJECTS_SHIFT) + size / 2) / size
+			       : 1ull << WEIGHT_OBJECTS_SHIFT;
+	weight->variance = 0;
+	if (!own || told <= size)
+		return;
+	/* (told / own) ((told - size) / own), 12 fractional bits each. */
+	whole = (told << 12) / own;
+	rest = ((told - size) << 12) / own;
+	if (whole >> 31 || rest >> 31) {
+		weight->variance = ~0u;
+		return;
+	}
+	square = whole * rest;
+	weight->variance = square >> 32 ? ~0u : square;
 }
 
 /*

@@ -47,7 +47,8 @@ struct walk {
 	struct stack_chunk chunk;	       /* being built */
 	__u64 parent;			       /* id of the chunk interned last */
 	__u32 interned;			       /* frames interned so far, from the root */
-	__u32 slot;			       /* of `walks` that this is */
+	__u32 own_image; /* the leaf's, whose frames are left out there; 0: none is */
+	__u32 slot;	 /* of `walks` that this is */
 	__u32 busy;
 };
 
@@ -98,6 +99,9 @@ static __always_inline int unwind_read_word(struct unwind_state *state, __u64 *t
 	*to = walk->window[at / 8 & (WINDOW_WORDS - 1)];
 	return 0;
 }
+
+/* In walk->own_image, until the leaf is known. */
+#define OWN_IMAGE_IS_LEAF (~0u)
 
 #define PENDING_RETURN_PROBES 64
 
@@ -294,6 +298,12 @@ __noinline int walk_step(struct walk *walk)
 		frame = FRAME_RAW | walk->state.pc;
 		walk->serial = walk->process_serial;
 	}
+	/* A leaf that is left out gives its place to the next frame. */
+	if (walk->own_image == OWN_IMAGE_IS_LEAF)
+		walk->own_image = frame >> FRAME_OFFSET_BITS & FRAME_IMAGE_MAX;
+	else if (walk->own_image && count == 1 &&
+		 walk->frames[0] >> FRAME_OFFSET_BITS == walk->own_image)
+		count = 0;
 	walk->frames[count] = frame;
 	walk->count = count + 1;
 	if (walk->stop != STOP_COUNT)
@@ -474,15 +484,17 @@ __noinline __u64 frame_of(__u64 address, __u32 serial)
 
 /* Beside the serial in an argument: a function has five at most. */
 #define STACK_INTERRUPTED (1u << 31)
+#define STACK_OWN_IMAGE	  (1u << 30)
 
 /*
  * The id of the stack that starts at a call's or a syscall's return: pc is the return address, sp
  * and bp are the caller's. With STACK_INTERRUPTED it starts at any instruction, pc, that has not
- * been executed. STACK_ID_LOST, counted, if it could not be walked or stored.
+ * been executed. With STACK_OWN_IMAGE it has no frames at its leaf that are in one image with the
+ * first. STACK_ID_LOST, counted, if it could not be walked or stored.
  */
 __noinline __u64 stack_capture(__u64 pc, __u64 sp, __u64 bp, __u32 serial_flags, __u64 bytes)
 {
-	__u32 serial = serial_flags & ~STACK_INTERRUPTED;
+	__u32 serial = serial_flags & ~(STACK_INTERRUPTED | STACK_OWN_IMAGE);
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct walk *walk = walk_take();
 	__u64 vma_key, id;
@@ -501,6 +513,7 @@ __noinline __u64 stack_capture(__u64 pc, __u64 sp, __u64 bp, __u32 serial_flags,
 	walk->mm = (__u64)BPF_CORE_READ(task, mm);
 	walk->stop = STOP_COUNT;
 	walk->count = 0;
+	walk->own_image = serial_flags & STACK_OWN_IMAGE ? OWN_IMAGE_IS_LEAF : 0;
 	walk->serial = 0;
 	walk->process_serial = serial;
 	walk->tgid = bpf_get_current_pid_tgid() >> 32;

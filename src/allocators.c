@@ -15,8 +15,10 @@
 #include "probe/catalog.h"
 #include "probe/linkage.h"
 #include "probe/points.h"
+#include "probe/sampler_attach.h"
 #include "proc/maps.h"
 #include "util/clock.h"
+#include "samplers.h"
 #include "util/log.h"
 
 /* Files whose names an error message lists before it says "and N more". */
@@ -33,6 +35,7 @@ struct allocators {
 	size_t points;	    /* of the kinds that are called most: malloc, new, free */
 	size_t stepped;	    /* of these, those that the kernel single-steps */
 	unsigned int slots; /* numbers given to probed images */
+	uint32_t sampler_points;
 	size_t searched;
 	char searched_names[256];
 };
@@ -345,6 +348,63 @@ static int probe_modules(struct allocators *allocators, struct new_files *files,
 	return attach_modules(allocators, files, modules, linkage);
 }
 
+/* Tells the kernel side of what samples in a file, and places the probes. */
+static int attach_samplers(struct allocators *allocators, struct new_file *file, bool late,
+			   const struct sampler_probes *probes)
+{
+	const struct allocators_context *context = &allocators->context;
+	const char *path = image_path(file->image);
+	int err = 0;
+
+	if (probes->count > SAMPLER_POINTS_MAX - allocators->sampler_points) {
+		log_warning("more than %d places where allocators sample: '%s' is not probed",
+			    SAMPLER_POINTS_MAX, path);
+		return 0;
+	}
+	/* A USDT probe is no call: its own frame's row lies between call sites. */
+	if (probes->tells_allocs && late)
+		tables_request(context->tables, file->id, file->image, true);
+	else if (probes->tells_allocs)
+		err = tables_build(context->tables, file->id, file->image, true);
+	for (size_t i = 0; i < probes->count && !err; i++) {
+		log_verbose("Probe point: %s %s", path, probes->entries[i].name);
+		err = kernel_set_sampler_point(context->kernel, allocators->sampler_points + i,
+					       &probes->entries[i].point);
+	}
+	if (!err)
+		err = sampler_attach(context->attach, kernel_programs(context->kernel),
+				     context->mode == ATTACH_SESSION, image_fd(file->image), probes,
+				     allocators->sampler_points);
+	if (err)
+		return err == -ESRCH ? err : log_error(err, "place probes in '%s'", path);
+	allocators->sampler_points += probes->count;
+	allocators->probed++;
+	if (late)
+		log_info("Sampler found in %s (loaded later): %zu probe points", path,
+			 probes->count);
+	return 0;
+}
+
+/* Finds what samples by itself in the new files, and probes it. */
+static int probe_samplers(struct allocators *allocators, struct new_files *files)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < files->count && !err; i++) {
+		struct sampler_probes probes CLEANUP(sampler_probes) = {};
+
+		allocators->searched++;
+		err = sampler_probes_find(files->entries[i].image, false, &probes);
+		if (err)
+			return log_error(err, "search for allocators that sample");
+		if (probes.count)
+			err = attach_samplers(allocators, &files->entries[i], files->late, &probes);
+		if (files->late && err != -ESRCH && err != -ENOMEM)
+			err = 0;
+	}
+	return err;
+}
+
 /* The images keep the files open. */
 static int give_file(struct allocators *allocators, struct new_file *file)
 {
@@ -398,7 +458,9 @@ static int take_in(struct allocators *allocators, struct new_files *files, pid_t
 	}
 	if (!err && !files->late)
 		err = build_tables(allocators, files);
-	if (!err && !allocators->context.no_probes)
+	if (!err && allocators->context.samplers)
+		err = probe_samplers(allocators, files);
+	else if (!err && !allocators->context.no_probes)
 		err = probe_files(allocators, files, pid, maps);
 	for (size_t i = 0; i < files->count && !err; i++) {
 		/* Without its table, stacks are cut there, and say so. */
@@ -481,6 +543,8 @@ int allocators_report_none(const struct allocators *allocators, const char *word
 	const struct runtimes *runtimes = allocators->context.runtimes;
 	char described[2048];
 
+	if (allocators->context.samplers)
+		return samplers_report_none(words, allocators->searched);
 	if (runtimes_count(runtimes))
 		return log_error(0, "no allocator found in %s, but there is %s", words,
 				 runtimes_explain_none(runtimes));

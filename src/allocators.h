@@ -39,6 +39,8 @@ struct allocators_context {
 	bool lazy_tables;
 	bool all_rows;	/* tables have rows between call sites, too */
 	bool no_probes; /* the files only get their tables */
+	bool samplers;	/* probe what samples by itself, and no allocation functions */
+	enum attach_mode mode;
 };
 
 /* Says what is wrong with a signature file; other errors: -ENOMEM. */

@@ -129,7 +129,7 @@ static const struct argp_option record_options[] = {
 	{"mode", OPT_MODE, "MODE", 0,
 	 "heap: every call of the allocator (default); growth: what made the heap grow, at no cost "
 	 "worth mentioning; faults: what made memory resident, in any language; sampler: what "
-	 "the allocator itself samples",
+	 "the allocator itself samples (chosen by itself where it is as good)",
 	 4},
 	{"mmap", OPT_MMAP, NULL, 0,
 	 "Also count anonymous mappings, in sample types of their own (HEAP_PROFILE_MMAP)", 4},
@@ -384,6 +384,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_DURATION:
 		return parse_number_option("--duration", arg, MAX_SECONDS, &options->duration_s);
 	case OPT_SAMPLE_BYTES:
+		options->rate_given = true;
 		return parse_sample_bytes("--sample-bytes", arg, &options->sample_bytes);
 	case OPT_MAX_LIVE:
 		return parse_count_option("--max-live", arg, MAX_LIVE_LIMIT, &options->max_live);
@@ -402,6 +403,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		options->plain_entries = true;
 		return 0;
 	case OPT_MODE:
+		options->mode_given = true;
 		return parse_mode(arg, &options->record);
 	case OPT_MMAP:
 		if (!options->mappings)

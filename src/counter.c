@@ -23,7 +23,7 @@ static int libbpf_quiet(enum libbpf_print_level level, const char *format, va_li
 
 static int load(struct counter *counter, enum attach_mode mode, pid_t pid, uint64_t sample_bytes)
 {
-	const struct attach_programs none = {-1, -1, -1, -1, -1, -1, -1, -1};
+	const struct attach_programs none = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
 	libbpf_print_fn_t print = libbpf_set_print(libbpf_quiet);
 	struct counter_bpf *object = counter->object = counter_bpf__open();
 	int err = object ? 0 : -errno, type = attach_entry_type(mode);

@@ -8,6 +8,7 @@
 
 #include "doctor_code.h"
 #include "proc/process.h"
+#include "samplers.h"
 #include "slowdown.h"
 
 /* `record`'s default. */
@@ -158,6 +159,43 @@ static void describe_runtimes(const struct process_points *process)
 		doctor_say("runtime", "%s", texts[i]);
 }
 
+/* What `record --mode sampler` would take. Returns whether there is anything. */
+static bool describe_sampler(const struct process_points *process)
+{
+	struct sampler_survey survey = {};
+	char value[64];
+
+	if (!process_variable(process->pid, "TCMALLOC_SAMPLE_PARAMETER", value, sizeof(value)))
+		survey.interval = sampler_interval_parse(value);
+	for (size_t i = 0; i < process->count; i++)
+		if (sampler_survey_image(&survey, process->images[i], false))
+			return false;
+	if (survey.tells)
+		doctor_say("sampler",
+			   "%s tells of its samples (USDT probes otel_memory): `heaptap record` "
+			   "takes these and nothing else traps; %sthe costs below are those of "
+			   "--mode heap",
+			   survey.told_in,
+			   survey.frees_unknown ? "with --mode sampler, as in use is not known; "
+						: "");
+	if (survey.has_countdown && survey.interval && survey.has_blocks)
+		doctor_say(
+			"sampler",
+			"tcmalloc's own, one sample per %llu bytes: `heaptap record` takes these "
+			"and nothing else traps; the costs below are those of --mode heap",
+			(unsigned long long)survey.interval);
+	else if (survey.has_countdown)
+		doctor_say(
+			"sampler",
+			"tcmalloc's countdown: `heaptap record --mode sampler` gives what is "
+			"allocated, not what is in use, from one sample per 16 MB and thread, and "
+			"nothing else traps; started with TCMALLOC_SAMPLE_PARAMETER=524288 it "
+			"gives both");
+	if (!survey.tells && !survey.has_countdown)
+		doctor_say("sampler", "none of its own, so that each call traps");
+	return survey.tells || survey.has_countdown;
+}
+
 static void describe_slowdown(const char *label, const struct slowdown *slowdown)
 {
 	doctor_say(label,
@@ -241,7 +279,7 @@ static void describe_cost(const struct doctor *doctor, const struct cost *cost)
 static bool report(const struct doctor *doctor, const struct process_points *process,
 		   struct cost *cost)
 {
-	bool found = process_points_count(process) > 0;
+	bool found = process_points_count(process) > 0, samples;
 	int err = found && doctor->can_probe ? count_calls(doctor, process, cost) : 0;
 
 	if (process->unopened_count)
@@ -250,9 +288,10 @@ static bool report(const struct doctor *doctor, const struct process_points *pro
 	describe_points(process, err ? NULL : cost->count);
 	if (found)
 		describe_runtimes(process);
+	samples = describe_sampler(process);
 	doctor_describe_code(doctor, process);
 	if (!found)
-		return explain_none(process);
+		return samples || explain_none(process);
 	if (err == -ESRCH)
 		doctor_refuse("it exited while its calls were counted");
 	else if (err)

@@ -7,7 +7,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "heaptap/throw.h"
@@ -124,6 +123,7 @@ int kernel_open(const struct kernel_options *options, struct kernel **ret)
 		.max_live_each = options->max_live_each,
 		.fork_copy = options->fork_copy,
 		.record_mode = options->record,
+		.frees_unknown = options->frees_unknown,
 		.mappings = options->mappings,
 	};
 	object->bss->epochs.current = 1;
@@ -144,6 +144,7 @@ int kernel_open(const struct kernel_options *options, struct kernel **ret)
 	choose_programs(object, options->mode);
 	kernel_mappings_choose(object, options->record, options->mappings);
 	choose_fault_programs(object, options->record == MODE_FAULTS);
+	kernel_samplers_choose(object, options->record == MODE_SAMPLER, options->mode);
 	err = heaptap_bpf__load(object);
 	if (err)
 		return err == -EINVAL || err == -EACCES ? -EOPNOTSUPP : err;
@@ -163,6 +164,7 @@ int kernel_open(const struct kernel_options *options, struct kernel **ret)
 		.free_enter = program_fd(object->progs.free_enter),
 		.throw_enter = program_fd(object->progs.throw_enter),
 	};
+	kernel_samplers_programs(object, &kernel->programs);
 	*ret = take_ptr(kernel);
 	return 0;
 }
@@ -242,56 +244,6 @@ struct fault_parts kernel_fault_parts(const struct kernel *kernel)
 		.proof = &object->bss->page_proof,
 		.tables = (volatile struct page_tables *)&object->bss->page_tables,
 	};
-}
-
-/* Runs the identify_image iterator over our own mappings, one page of each file from `window`. */
-static int read_identities(struct kernel *kernel, uint64_t window, size_t count, __u32 *ids)
-{
-	union bpf_iter_link_info info = {.task.pid = getpid()};
-	LIBBPF_OPTS(bpf_iter_attach_opts, opts, .link_info = &info, .link_info_len = sizeof(info));
-	const uint64_t page = sysconf(_SC_PAGESIZE);
-	struct image_identity identity;
-	_cleanup_close_ int iterator = -1;
-	struct bpf_link *link;
-	ssize_t size;
-
-	kernel->object->bss->identify_start = window;
-	kernel->object->bss->identify_end = window + count * page;
-	kernel->object->bss->identify_tgid = getpid();
-	link = bpf_program__attach_iter(kernel->object->progs.identify_image, &opts);
-	if (!link)
-		return -errno;
-	iterator = bpf_iter_create(bpf_link__fd(link));
-	bpf_link__destroy(link);
-	if (iterator < 0)
-		return iterator;
-	while ((size = read(iterator, &identity, sizeof(identity))) == sizeof(identity)) {
-		size_t i = (identity.start - window) / page;
-
-		if (i < count)
-			ids[i] = identity.id;
-	}
-	return size < 0 ? -errno : 0;
-}
-
-int kernel_identify(struct kernel *kernel, const int *fds, size_t count, __u32 *ids)
-{
-	const size_t page = sysconf(_SC_PAGESIZE);
-	char *window;
-	int err;
-
-	memset(ids, 0, count * sizeof(*ids));
-	if (!count)
-		return 0;
-	window = mmap(NULL, count * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (window == MAP_FAILED)
-		return -errno;
-	/* A file that cannot be mapped leaves its page as it is, and its id 0. */
-	for (size_t i = 0; i < count; i++)
-		mmap(window + i * page, page, PROT_READ, MAP_PRIVATE | MAP_FIXED, fds[i], 0);
-	err = read_identities(kernel, (uintptr_t)window, count, ids);
-	munmap(window, count * page);
-	return err;
 }
 
 int kernel_attach_lifecycle(struct kernel *kernel)

@@ -15,6 +15,7 @@
 #include "heaptap/mapping.h"
 #include "heaptap/probe.h"
 #include "heaptap/process.h"
+#include "heaptap/sampler.h"
 #include "heaptap/settings.h"
 #include "heaptap/site.h"
 #include "heaptap/stack.h"
@@ -48,6 +49,7 @@ struct kernel_options {
 	struct kernel_scope scope;
 	enum attach_mode mode;
 	enum record_mode record;
+	bool frees_unknown; /* MODE_SAMPLER: frees are not seen of all that is sampled */
 	enum mappings_mode mappings;
 	bool label_threads;
 	bool verbose; /* let libbpf explain failures */
@@ -114,6 +116,14 @@ int kernel_read_processes(const struct kernel *kernel,
 void kernel_forget_process(struct kernel *kernel, __u32 serial);
 /* Takes the live records of serials that are gone out of the table. */
 int kernel_purge(struct kernel *kernel, bool (*gone)(void *arg, __u32 serial), void *arg);
+
+/*
+ * Where an allocator samples by itself, and what is to be read there, by index (below
+ * SAMPLER_POINTS_MAX); before its probe is placed.
+ */
+int kernel_set_sampler_point(struct kernel *kernel, __u32 index, const struct sampler_point *point);
+/* Samples taken so far by allocators themselves, by how they were taken. */
+void kernel_read_estimates(struct kernel *kernel, uint64_t ret[ESTIMATE_COUNT]);
 
 /* From here on allocations are counted, or not. */
 void kernel_set_active(struct kernel *kernel, bool active);

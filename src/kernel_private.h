@@ -36,7 +36,12 @@ struct kernel {
 	int cpu_count;
 };
 
-/* Before the object is loaded: which programs are, for a mode. */
+/* Before the object is loaded: whether it has the programs for allocators that sample. */
+void kernel_samplers_choose(struct heaptap_bpf *object, bool wanted, enum attach_mode mode);
+/* Fills in the descriptors of those programs; -1 for those that are not loaded. */
+void kernel_samplers_programs(const struct heaptap_bpf *object, struct attach_programs *programs);
+
+/* Before the object is loaded: which programs at syscalls are, for a mode. */
 void kernel_mappings_choose(struct heaptap_bpf *object, enum record_mode record,
 			    enum mappings_mode mappings);
 void kernel_mappings_close(struct kernel *kernel);

@@ -39,6 +39,29 @@ static int add_site(void *arg, const struct site_key *key, const struct site_cou
 	return heap_add(session->heap, key, counters);
 }
 
+/* NULL where what is in use is known. */
+static const struct reason_sum *describe_sum(const struct session *session,
+					     const struct epoch_record *record,
+					     struct reason_sum *ret)
+{
+	const struct session_options *options = session->options;
+
+	ret->bytes = record->totals.alloc_bytes >> WEIGHT_BYTES_SHIFT;
+	if (options->mappings == MAPPINGS_ONLY) {
+		ret->bytes = mappings_bytes(session->mappings);
+		ret->what = "mapped";
+	} else if (options->record == MODE_FAULTS) {
+		ret->what = "made resident";
+	} else if (options->record == MODE_GROWTH) {
+		ret->what = "grown";
+	} else if (options->frees_unknown) {
+		ret->what = "allocated";
+	} else {
+		return NULL;
+	}
+	return ret;
+}
+
 /* Has the heap as it is now, after the epoch of `record`, written to the next file. */
 static int write_snapshot(struct session *session, const struct epoch_record *record)
 {
@@ -55,18 +78,21 @@ static int write_snapshot(struct session *session, const struct epoch_record *re
 		.late_ended = scope_links_late(session->links).ended,
 		.late_processes_ns = scope_links_late(session->links).longest_ns,
 		.symbol_prefix = session->options->symbol_prefix,
+		.own_samples = session->options->record == MODE_SAMPLER,
 		.runtimes = runtimes_describe(session->runtimes),
 		.runtime_count =
 			session_probes(session->options) ? runtimes_count(session->runtimes) : 0,
 		.duration_ns = record->time_ns - session->start_ns,
 	};
+	struct reason_sum sum;
 	char reason[128];
 	int err;
 
-	snapshots_reason(record, session->options->record,
+	snapshots_reason(record, describe_sum(session, record, &sum),
 			 (record->time_ns - session->last_dump_ns + 500000000) / 1000000000, reason,
 			 sizeof(reason));
 	input.reason = reason;
+	kernel_read_estimates(session->kernel, input.estimates);
 	input.only_left = record->reason == EPOCH_LEFT;
 	input.processes = processes_list(session->processes, &input.process_count);
 	input.time_ns = clock_ns(CLOCK_REALTIME) - (clock_ns(CLOCK_MONOTONIC) - record->time_ns);
@@ -295,7 +321,7 @@ static int run_loop(struct session *session)
 static void report_end(struct session *session)
 {
 	summary_losses(session->kernel, session->heap, session_accounts(session->options),
-		       session->options->sample_bytes);
+		       session->options->sample_bytes, session->options->record == MODE_SAMPLER);
 	summary_symbols(session->symbolizer);
 	summary_processes(session->kernel);
 	snapshots_report(session->snapshots);
@@ -336,7 +362,7 @@ static int start_target(struct session *session)
 		err = processes_update(session->processes);
 	if (!err && session->mappings)
 		err = mappings_begin(session->mappings);
-	if (!err && session_probes(options))
+	if (!err && session_traps_calls(options))
 		err = open_slowdown(session);
 	if (err)
 		return err;
@@ -361,7 +387,8 @@ static int start_target(struct session *session)
 int session_run(const struct session_options *options)
 {
 	struct session session = {
-		.options = options,
+		.options = &session.chosen,
+		.chosen = *options,
 		.root_fd = -1,
 		.loop = LOOP_CLOSED,
 	};

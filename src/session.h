@@ -18,11 +18,14 @@ struct session_options {
 	struct target_options target;
 	enum record_mode record;
 	enum mappings_mode mappings;
-	bool follow;	/* children of targets, too */
-	bool no_follow; /* also where that is the default */
-	bool reach_all; /* and that from their first instruction on, see scope_links.h */
-	bool fork_copy; /* children inherit what their parents have in use */
-	bool split;	/* a series of files for each process */
+	bool mode_given;    /* by the user, and so is not chosen */
+	bool rate_given;    /* likewise sample_bytes */
+	bool frees_unknown; /* MODE_SAMPLER: what is in use is not known, see samplers_choose() */
+	bool follow;	    /* children of targets, too */
+	bool no_follow;	    /* also where that is the default */
+	bool reach_all;	    /* and that from their first instruction on, see scope_links.h */
+	bool fork_copy;	    /* children inherit what their parents have in use */
+	bool split;	    /* a series of files for each process */
 	bool label_threads;
 	const char *prefix;
 	uint64_t sample_bytes;
@@ -51,6 +54,8 @@ struct session_options {
 uint32_t session_accounts(const struct session_options *options);
 /* Whether allocators are probed. */
 bool session_probes(const struct session_options *options);
+/* Whether every call of theirs traps, which may cost something. */
+bool session_traps_calls(const struct session_options *options);
 
 /* Runs until the target or the user ends it. Prints its errors; returns 0 or a negative errno. */
 int session_run(const struct session_options *options);

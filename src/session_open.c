@@ -12,6 +12,7 @@
 #include "processes.h"
 #include "profile/accounts.h"
 #include "profile/snapshot.h"
+#include "samplers.h"
 #include "scope_links.h"
 #include "session_parts.h"
 #include "sights.h"
@@ -47,6 +48,8 @@ uint32_t session_accounts(const struct session_options *options)
 		return ACCOUNT_BIT(ACCOUNT_GROWTH);
 	case MODE_FAULTS:
 		return ACCOUNTS_OF_FAULTS;
+	case MODE_SAMPLER:
+		return ACCOUNT_BIT(options->frees_unknown ? ACCOUNT_SAMPLED : ACCOUNT_MALLOC);
 	default:
 		return options->mappings == MAPPINGS_ONLY ? mapped
 							  : ACCOUNT_BIT(ACCOUNT_MALLOC) | mapped;
@@ -55,7 +58,13 @@ uint32_t session_accounts(const struct session_options *options)
 
 bool session_probes(const struct session_options *options)
 {
-	return session_accounts(options) & ACCOUNT_BIT(ACCOUNT_MALLOC);
+	return session_accounts(options) &
+	       (ACCOUNT_BIT(ACCOUNT_MALLOC) | ACCOUNT_BIT(ACCOUNT_SAMPLED));
+}
+
+bool session_traps_calls(const struct session_options *options)
+{
+	return session_probes(options) && options->record != MODE_SAMPLER;
 }
 
 static int open_kernel(struct session *session, enum attach_mode mode)
@@ -75,6 +84,7 @@ static int open_kernel(struct session *session, enum attach_mode mode)
 		.fork_copy = options->fork_copy,
 		.mode = mode,
 		.record = options->record,
+		.frees_unknown = options->frees_unknown,
 		.mappings = options->mappings,
 		.label_threads = options->label_threads,
 		.verbose = options->verbose,
@@ -172,7 +182,7 @@ static int open_mappings(struct session *session)
 
 int session_open(struct session *session)
 {
-	const struct session_options *options = session->options;
+	struct session_options *options = session->options;
 	const struct symbolizer_options symbolizer_options = {
 		.debug_dirs = options->debug_dirs,
 		.debug_dir_count = options->debug_dir_count,
@@ -191,7 +201,9 @@ int session_open(struct session *session)
 		err = loop_open(&session->loop);
 	if (!err)
 		err = target_open(&options->target, &session->target);
-	if (!err && session_probes(options))
+	if (!err)
+		err = samplers_choose(options, session->target);
+	if (!err && session_traps_calls(options))
 		err = slowdown_check(options, mode, session->target);
 	if (err)
 		return err;
@@ -252,6 +264,8 @@ int session_open(struct session *session)
 		.lazy_tables = options->target.all,
 		.all_rows = options->record == MODE_FAULTS,
 		.no_probes = !session_probes(options),
+		.samplers = options->record == MODE_SAMPLER,
+		.mode = mode,
 	};
 	err = allocators_new(&allocators, &session->allocators);
 	if (err)

@@ -9,7 +9,8 @@
 #include "session.h"
 
 struct session {
-	const struct session_options *options;
+	struct session_options *options;
+	struct session_options chosen; /* what options point to */
 	struct kernel *kernel;
 	struct target *target;
 	struct attach *attach;

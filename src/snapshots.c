@@ -170,27 +170,28 @@ static void format_amount(unsigned long long bytes, char *text, size_t size)
 		snprintf(text, size, "%llu bytes", bytes);
 }
 
-/* The same of totals of page faults: none of them is ever taken back. */
-static void faults_reason(const struct epoch_record *record, char *text, size_t size)
+/* The same where nothing is known of what is in use. */
+static void describe_sum(const struct epoch_record *record, const struct reason_sum *sum,
+			 char *text, size_t size)
 {
 	char amount[32];
 
-	format_amount(record->totals.alloc_bytes >> WEIGHT_BYTES_SHIFT, amount, sizeof(amount));
+	format_amount(sum->bytes, amount, sizeof(amount));
 	switch (record->reason) {
-	case EPOCH_ALLOC_INTERVAL:
-		snprintf(text, size, "%s made resident cumulatively", amount);
-		break;
 	case EPOCH_EXIT:
 	case EPOCH_LEFT:
-		snprintf(text, size, "Exiting, %s made resident", amount);
+		snprintf(text, size, "Exiting, %s %s", amount, sum->what);
+		break;
+	case EPOCH_DETACH:
+		snprintf(text, size, "Detaching, %s %s", amount, sum->what);
 		break;
 	default:
-		snprintf(text, size, "Detaching, %s made resident", amount);
+		snprintf(text, size, "%s %s cumulatively", amount, sum->what);
 		break;
 	}
 }
 
-void snapshots_reason(const struct epoch_record *record, enum record_mode mode,
+void snapshots_reason(const struct epoch_record *record, const struct reason_sum *sum,
 		      unsigned long long since_last_s, char *text, size_t size)
 {
 	unsigned long long allocated = record->totals.alloc_bytes >> WEIGHT_BYTES_SHIFT;
@@ -198,9 +199,8 @@ void snapshots_reason(const struct epoch_record *record, enum record_mode mode,
 	unsigned long long inuse = epoch_inuse_bytes(&record->totals) >> WEIGHT_BYTES_SHIFT;
 	char amount[32];
 
-	if (mode == MODE_FAULTS && record->reason != EPOCH_TIME_INTERVAL &&
-	    record->reason != EPOCH_SIGNAL) {
-		faults_reason(record, text, size);
+	if (sum && record->reason != EPOCH_TIME_INTERVAL && record->reason != EPOCH_SIGNAL) {
+		describe_sum(record, sum, text, size);
 		return;
 	}
 	format_amount(inuse, amount, sizeof(amount));

@@ -27,11 +27,17 @@ DEFINE_CLEANUP(snapshots, struct snapshots *, snapshots_close)
  */
 void snapshots_remove_old(struct snapshots *snapshots);
 
+/* What a session adds up, where it does not know what is in use. */
+struct reason_sum {
+	const char *what; /* "made resident" */
+	uint64_t bytes;
+};
+
 /*
  * Why an epoch was closed, in gperftools' words where it has some. since_last_s: seconds since the
- * last snapshot.
+ * last snapshot. sum: NULL where what is in use is known.
  */
-void snapshots_reason(const struct epoch_record *record, enum record_mode mode,
+void snapshots_reason(const struct epoch_record *record, const struct reason_sum *sum,
 		      unsigned long long since_last_s, char *text, size_t size);
 
 /*

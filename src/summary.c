@@ -9,7 +9,8 @@
 #include "profile/snapshot.h"
 #include "util/log.h"
 
-static void report_group(const struct heap *heap, enum account_group_id id, uint64_t sample_bytes)
+static void report_group(const struct heap *heap, enum account_group_id id, uint64_t sample_bytes,
+			 bool own_samples)
 {
 	const struct account_group *group = &account_groups[id];
 	struct coverage coverage;
@@ -19,11 +20,17 @@ static void report_group(const struct heap *heap, enum account_group_id id, uint
 	coverage_describe(&coverage, group->stack_type, stacks, sizeof(stacks));
 	if (coverage.alloc_bytes > 0)
 		log_info("Stacks: %s", stacks);
-	if ((id != GROUP_MALLOC && id != GROUP_FAULTS) || sample_bytes == 1)
+	if ((id != GROUP_MALLOC && id != GROUP_FAULTS && id != GROUP_SAMPLED) ||
+	    (id != GROUP_SAMPLED && sample_bytes == 1))
 		return;
-	if (coverage.alloc_bytes <= 0)
+	if (coverage.alloc_bytes <= 0 && own_samples)
+		log_info("Sampling: the allocator has sampled nothing");
+	else if (coverage.alloc_bytes <= 0)
 		log_info("Sampling: no %s was sampled; with a smaller --sample-bytes more are",
 			 id == GROUP_FAULTS ? "page fault" : "allocation");
+	else if (id == GROUP_SAMPLED)
+		log_info("Sampling: allocated %.1f MB, standard error %.1f MB; in use is not known",
+			 ldexp(coverage.alloc_bytes, -20), ldexp(coverage.alloc_error, -20));
 	else if (id == GROUP_FAULTS)
 		log_info("Sampling: made resident %.1f MB, standard error %.1f MB",
 			 ldexp(coverage.alloc_bytes, -20), ldexp(coverage.alloc_error, -20));
@@ -33,7 +40,7 @@ static void report_group(const struct heap *heap, enum account_group_id id, uint
 }
 
 void summary_losses(struct kernel *kernel, const struct heap *heap, uint32_t accounts,
-		    uint64_t sample_bytes)
+		    uint64_t sample_bytes, bool own_samples)
 {
 	static const char *const names[] = {
 #define X(id, name, text) name ": " text,
@@ -51,7 +58,7 @@ void summary_losses(struct kernel *kernel, const struct heap *heap, uint32_t acc
 	}
 	for (int id = 0; id < GROUP_COUNT; id++)
 		if (account_groups[id].accounts & accounts)
-			report_group(heap, id, sample_bytes);
+			report_group(heap, id, sample_bytes, own_samples);
 }
 
 void summary_symbols(struct symbolizer *symbolizer)

@@ -10,7 +10,7 @@
 
 /* What was lost, how complete the stacks are, and the sampling error. */
 void summary_losses(struct kernel *kernel, const struct heap *heap, uint32_t accounts,
-		    uint64_t sample_bytes);
+		    uint64_t sample_bytes, bool own_samples);
 void summary_symbols(struct symbolizer *symbolizer);
 void summary_tables(struct tables *tables);
 

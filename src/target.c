@@ -475,6 +475,12 @@ pid_t target_member(const struct target *target, size_t index)
 	return index < target->count ? target->members[index].pid : 0;
 }
 
+char *const *target_command_files(const struct target *target, size_t *count)
+{
+	*count = target->files ? target->files->count : 0;
+	return target->files ? target->files->paths : NULL;
+}
+
 int target_variable(void *arg, const char *name, char *value, size_t size)
 {
 	const struct target *target = arg;

@@ -70,6 +70,8 @@ const char *target_container(const struct target *target);
 pid_t target_pid(const struct target *target);
 /* Those that were there when it was opened; 0 behind the last. A held command is one, too. */
 pid_t target_member(const struct target *target, size_t index);
+/* The files that a held command will map, as far as is known, and how many; NULL for others. */
+char *const *target_command_files(const struct target *target, size_t *count);
 /* An environment variable of its; arg is the target. For runtimes_new(). */
 int target_variable(void *arg, const char *name, char *value, size_t size);
 /* The root of a running process, for root_open_file(), to be closed; -1 for a command. */

@@ -13,6 +13,7 @@ enum account {
 	ACCOUNT_FAULT_ANONYMOUS,
 	ACCOUNT_FAULT_FILE,
 	ACCOUNT_FAULT_STACK,
+	ACCOUNT_SAMPLED, /* what an allocator samples by itself and frees unseen */
 	ACCOUNT_COUNT
 };
 

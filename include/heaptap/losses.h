@@ -52,6 +52,18 @@
 	X(LIVE_UNKNOWN, "live_unknown",                                                            \
 	  "allocations counted in alloc_* but not in inuse_*: operator new may throw, and the "    \
 	  "process has no known place where exceptions begin")                                     \
+	X(SAMPLER_FREE_UNKNOWN, "sampler_free_unknown",                                            \
+	  "samples of an allocator counted in alloc_* but not in inuse_*: their frees cannot be "  \
+	  "seen")                                                                                  \
+	X(SAMPLER_UNREADABLE, "sampler_unreadable",                                                \
+	  "samples of an allocator not counted: what it says of them could not be read, or "       \
+	  "cannot be")                                                                             \
+	X(SAMPLER_UNARMED, "sampler_unarmed",                                                      \
+	  "threads whose first 16 MiB no sample stands for: tcmalloc had not read its parameter "  \
+	  "yet")                                                                                   \
+	X(SAMPLER_SKIPPED, "sampler_skipped",                                                      \
+	  "times that an allocation larger than tcmalloc's distance between samples came before "  \
+	  "the next one: no sample stands for the bytes between")                                  \
 	X(FREE_MISSED, "free_missed",                                                              \
 	  "frees not seen: their address was allocated again (counted as freed then)")             \
 	X(FAULT_MISSED, "fault_missed",                                                            \

@@ -17,6 +17,12 @@ enum probe_kind {
 	PROBE_FREE,	    /* free(old) */
 	PROBE_REALLOCARRAY, /* returns the block: reallocarray(old, count, size) */
 	PROBE_RESIZE,	    /* returns the size that the block has now: xallocx(old, size) */
+	/* What allocators sample by themselves, see heaptap/sampler.h. */
+	PROBE_COUNTDOWN,  /* returns whether not to sample: RecordAllocationSlow(sampler, size) */
+	PROBE_SAMPLED,	  /* returns the block: DoSampledAllocation(size) */
+	PROBE_SPAN_FREE,  /* PageHeap::Delete(heap, span) */
+	PROBE_TOLD_ALLOC, /* the USDT probe otel_memory:alloc */
+	PROBE_TOLD_FREE,  /* otel_memory:free */
 };
 
 /* realloc(NULL, n) ends in a jump to malloc, which counts it. */

@@ -19,7 +19,9 @@ struct settings {
 	__u8 fork_copy;	    /* forked children get copies of live records */
 	__u8 record_mode;   /* enum record_mode */
 	__u8 mappings;	    /* enum mappings_mode */
-	__u8 pad[3];
+	__u8 frees_unknown; /* MODE_SAMPLER: what is in use cannot be known, only what is allocated
+			     */
+	__u8 pad[2];
 	__u32 own_tgid;	     /* the loader's, which is in no scope */
 	__u32 max_live_each; /* live records that one of several processes may have */
 	__u64 cgroup_id;     /* of the directory in kernfs */

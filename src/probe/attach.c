@@ -43,6 +43,7 @@ struct attachment {
 	size_t count;
 	uint64_t *offsets;
 	uint64_t *cookies;
+	uint64_t *semaphores; /* NULL: none has one */
 };
 
 /* The links of all attachments to one process, or to all of them. */
@@ -92,13 +93,15 @@ static int sys_bpf(int cmd, void *attr, unsigned int size)
 }
 
 static int link_multi(int program, int type, const char *path, const uint64_t *offsets,
-		      const uint64_t *cookies, size_t count, bool at_return, pid_t pid)
+		      const uint64_t *cookies, const uint64_t *semaphores, size_t count,
+		      bool at_return, pid_t pid)
 {
 	struct uprobe_multi_attr attr = {
 		.prog_fd = program,
 		.attach_type = type,
 		.path = (uintptr_t)path,
 		.offsets = (uintptr_t)offsets,
+		.ref_ctr_offsets = (uintptr_t)semaphores,
 		.cookies = (uintptr_t)cookies,
 		.count = count,
 		.multi_flags = at_return ? UPROBE_MULTI_FLAG_RETURN : 0,
@@ -129,7 +132,8 @@ static bool has_multi(int type)
 	if (program < 0)
 		return false;
 	/* Our own executable's first byte, mapped but never run. */
-	link = link_multi(program, type, "/proc/self/exe", &offset, &cookie, 1, false, getpid());
+	link = link_multi(program, type, "/proc/self/exe", &offset, &cookie, NULL, 1, false,
+			  getpid());
 	if (link < 0)
 		return false;
 	close(link);
@@ -210,6 +214,7 @@ static void attachment_fini(struct attachment *attachment)
 		close(attachment->fd);
 	free(attachment->offsets);
 	free(attachment->cookies);
+	free(attachment->semaphores);
 }
 
 void attach_free(struct attach *attach)
@@ -243,11 +248,12 @@ static int keep_fd(struct reach *reach, int fd)
 
 /* One perf event and the link that runs the program on it. */
 static int link_perf(struct reach *reach, int program, const char *path, uint64_t offset,
-		     uint64_t cookie, bool at_return)
+		     uint64_t cookie, uint64_t semaphore, bool at_return)
 {
 	struct perf_event_attr attr = {
 		.size = sizeof(attr),
-		.config = at_return, /* bit 0: return probe */
+		/* Bit 0: return probe. See format/ref_ctr_offset of the event source. */
+		.config = at_return | semaphore << 32,
 		.config1 = (uintptr_t)path,
 		.config2 = offset,
 	};
@@ -256,6 +262,8 @@ static int link_perf(struct reach *reach, int program, const char *path, uint64_
 
 	if (type < 0)
 		return type;
+	if (semaphore >> 32)
+		return -E2BIG;
 	attr.type = type;
 	/* A uprobe of no process in particular hits on every CPU, whichever is named. */
 	event = syscall(SYS_perf_event_open, &attr, reach->pid ? reach->pid : -1,
@@ -289,14 +297,17 @@ static int link_attachment(const struct attach *attach, const struct attachment 
 	if (attach->mode == ATTACH_PERF) {
 		for (size_t i = 0; i < attachment->count; i++) {
 			err = link_perf(reach, attachment->program, path, attachment->offsets[i],
-					cookies[i], attachment->at_return);
+					cookies[i],
+					attachment->semaphores ? attachment->semaphores[i] : 0,
+					attachment->at_return);
 			if (err)
 				return err;
 		}
 		return 0;
 	}
 	fd = link_multi(attachment->program, attachment->type, path, attachment->offsets, cookies,
-			attachment->count, attachment->at_return, reach->pid);
+			attachment->semaphores, attachment->count, attachment->at_return,
+			reach->pid);
 	return fd < 0 ? fd : keep_fd(reach, fd);
 }
 
@@ -384,10 +395,14 @@ static int add_attachment(struct attach *attach, const struct attachment *attach
 	if (!attachments)
 		return -ENOMEM;
 	attach->attachments = attachments;
+	copy.semaphores = NULL;
 	copy.fd = fcntl(attachment->fd, F_DUPFD_CLOEXEC, 0);
 	copy.offsets = calloc(attachment->count, sizeof(*copy.offsets));
 	copy.cookies = calloc(attachment->count, sizeof(*copy.cookies));
-	if (copy.fd < 0 || !copy.offsets || !copy.cookies) {
+	if (attachment->semaphores)
+		copy.semaphores = calloc(attachment->count, sizeof(*copy.semaphores));
+	if (copy.fd < 0 || !copy.offsets || !copy.cookies ||
+	    !copy.semaphores != !attachment->semaphores) {
 		int err = copy.fd < 0 ? -errno : -ENOMEM;
 
 		attachment_fini(&copy);
@@ -395,6 +410,9 @@ static int add_attachment(struct attach *attach, const struct attachment *attach
 	}
 	memcpy(copy.offsets, attachment->offsets, attachment->count * sizeof(*copy.offsets));
 	memcpy(copy.cookies, attachment->cookies, attachment->count * sizeof(*copy.cookies));
+	if (copy.semaphores)
+		memcpy(copy.semaphores, attachment->semaphores,
+		       attachment->count * sizeof(*copy.semaphores));
 	attachments[attach->attachment_count++] = copy;
 	return 0;
 }
@@ -519,18 +537,38 @@ int attach_entry_type(enum attach_mode mode)
 	return mode == ATTACH_PERF ? 0 : TRACE_UPROBE_MULTI;
 }
 
-int attach_offsets(struct attach *attach, int fd, int program, const uint64_t *offsets,
-		   const uint64_t *cookies, size_t count, bool at_return)
+int attach_session_type(void)
+{
+	return TRACE_UPROBE_SESSION;
+}
+
+int attach_places(struct attach *attach, const struct attach_places *places)
 {
 	const struct attachment attachment = {
-		.fd = fd,
-		.program = program,
-		.type = attach_entry_type(attach->mode),
-		.at_return = at_return,
-		.count = count,
-		.offsets = (uint64_t *)offsets,
-		.cookies = (uint64_t *)cookies,
+		.fd = places->fd,
+		.program = places->program,
+		.type = places->session ? TRACE_UPROBE_SESSION : attach_entry_type(attach->mode),
+		.at_return = places->at_return,
+		.count = places->count,
+		.offsets = (uint64_t *)places->offsets,
+		.cookies = (uint64_t *)places->cookies,
+		.semaphores = (uint64_t *)places->semaphores,
 	};
 
 	return attach_all(attach, &attachment);
+}
+
+int attach_offsets(struct attach *attach, int fd, int program, const uint64_t *offsets,
+		   const uint64_t *cookies, size_t count, bool at_return)
+{
+	const struct attach_places places = {
+		.fd = fd,
+		.program = program,
+		.at_return = at_return,
+		.count = count,
+		.offsets = offsets,
+		.cookies = cookies,
+	};
+
+	return attach_places(attach, &places);
 }

@@ -36,6 +36,11 @@ struct attach_programs {
 	int realloc_return;
 	int free_enter;
 	int throw_enter;
+	/* Of allocators that sample by themselves; -1 if they are not wanted. */
+	int sampled_session;
+	int sampled_enter;
+	int sampled_return;
+	int sampled_mark;
 };
 
 /* Whether this kernel and this user have a mode: by trying it. */
@@ -76,6 +81,22 @@ int attach_points(struct attach *attach, int fd, const struct module_points *poi
  * it, or PROBE_ENTRY_ONLY.
  */
 int attach_throw(struct attach *attach, int fd, uint64_t offset);
+
+/* A program, and the file offsets in an opened file that it is to be attached to. */
+struct attach_places {
+	int fd;
+	int program;
+	bool session;	/* it runs at entry and return; its attach type is attach_session_type() */
+	bool at_return; /* of the functions that begin there */
+	size_t count;
+	const uint64_t *offsets;
+	const uint64_t *cookies; /* without a generation */
+	const uint64_t
+		*semaphores; /* file offsets of USDT semaphores, or 0; NULL: there are none */
+};
+
+int attach_places(struct attach *attach, const struct attach_places *places);
+int attach_session_type(void);
 
 /*
  * Attaches a program of the caller's to file offsets; its expected attach type must be that of

@@ -23,6 +23,10 @@ const struct account_group account_groups[GROUP_COUNT] = {
 			  {"faults", "fault_space"},
 			  "fault_space",
 			  "fault_space"},
+	[GROUP_SAMPLED] = {ACCOUNT_BIT(ACCOUNT_SAMPLED),
+			   {"alloc_objects", "alloc_space"},
+			   "alloc_space",
+			   "alloc_space"},
 };
 
 static const char *unit_of(const char *type)

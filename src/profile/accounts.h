@@ -7,7 +7,7 @@
 #include "profile/profile.h"
 
 /* Of all accounts together. */
-#define ACCOUNTS_MAX_VALUES 13
+#define ACCOUNTS_MAX_VALUES 15
 
 /* A set of accounts. */
 #define ACCOUNT_BIT(account) (1u << (account))
@@ -18,7 +18,14 @@
 	 ACCOUNT_BIT(ACCOUNT_FAULT_STACK))
 
 /* Accounts that share sample types. */
-enum account_group_id { GROUP_MALLOC, GROUP_MAPPED, GROUP_GROWTH, GROUP_FAULTS, GROUP_COUNT };
+enum account_group_id {
+	GROUP_MALLOC,
+	GROUP_MAPPED,
+	GROUP_GROWTH,
+	GROUP_FAULTS,
+	GROUP_SAMPLED, /* malloc's, where frees are not seen: never in one profile with it */
+	GROUP_COUNT
+};
 
 #define GROUP_MAX_TYPES 5
 

@@ -22,9 +22,63 @@ static void add_comment(struct profile *profile, const char *format, ...)
 	profile_add_comment(profile, text);
 }
 
+/* What allocators have sampled themselves, and what its sum is worth. */
+static void describe_own_samples(struct profile *profile, const struct snapshot_input *input)
+{
+	const uint64_t *counts = input->estimates;
+
+	if (counts[ESTIMATE_GEOMETRIC])
+		add_comment(profile,
+			    "sampling: by tcmalloc itself, by chance, one per %" PRIu64
+			    " bytes on average: %" PRIu64 " samples; values are unbiased estimates",
+			    input->sample_bytes, counts[ESTIMATE_GEOMETRIC]);
+	if (counts[ESTIMATE_SYSTEMATIC])
+		add_comment(profile,
+			    "sampling: by tcmalloc's countdown, one per 16 MB and thread: %" PRIu64
+			    " samples, each of which stands for all bytes of its thread since the "
+			    "last; the sum is exact but for 16 MB per thread; few samples say "
+			    "little of sites and of objects, and a thread that allocates less has "
+			    "none",
+			    counts[ESTIMATE_SYSTEMATIC]);
+	if (counts[ESTIMATE_TOLD])
+		add_comment(profile,
+			    "sampling: as the program tells (USDT probes otel_memory): %" PRIu64
+			    " samples; values are its own weights",
+			    counts[ESTIMATE_TOLD]);
+	if (!counts[ESTIMATE_GEOMETRIC] && !counts[ESTIMATE_SYSTEMATIC] && !counts[ESTIMATE_TOLD])
+		add_comment(profile, "sampling: by the allocator itself, which has taken no "
+				     "sample so far");
+	add_comment(profile,
+		    "not counted: what is allocated from allocators, and in programs, that "
+		    "do not sample by themselves (--mode heap counts it)");
+}
+
+static void describe_sampled(struct profile *profile, const struct snapshot_input *input,
+			     const struct coverage *coverage)
+{
+	describe_own_samples(profile, input);
+	add_comment(profile,
+		    "in use: not known, as frees of what the allocator samples cannot be seen; "
+		    "alloc_space %.0f, standard error %.0f (%.2f %%)",
+		    coverage->alloc_bytes, coverage->inuse_error,
+		    coverage->alloc_bytes > 0 ? 100 * coverage->inuse_error / coverage->alloc_bytes
+					      : 0);
+}
+
 static void describe_malloc(struct profile *profile, const struct snapshot_input *input,
 			    const struct coverage *coverage)
 {
+	if (input->own_samples) {
+		describe_own_samples(profile, input);
+		add_comment(profile,
+			    "in use: of what was sampled since the attach; inuse_space %.0f, "
+			    "standard error %.0f (%.2f %%)",
+			    coverage->inuse_bytes, coverage->inuse_error,
+			    coverage->inuse_bytes > 0
+				    ? 100 * coverage->inuse_error / coverage->inuse_bytes
+				    : 0);
+		return;
+	}
 	if (input->sample_bytes == 1)
 		add_comment(profile, "sampling: none, every allocation is counted");
 	else
@@ -79,10 +133,9 @@ static void comment_group(struct profile *profile, const struct snapshot_input *
 	static void (*const describe[GROUP_COUNT])(struct profile * profile,
 						   const struct snapshot_input *input,
 						   const struct coverage *coverage) = {
-		[GROUP_MALLOC] = describe_malloc,
-		[GROUP_MAPPED] = describe_mapped,
-		[GROUP_GROWTH] = describe_growth,
-		[GROUP_FAULTS] = describe_faults,
+		[GROUP_MALLOC] = describe_malloc,   [GROUP_MAPPED] = describe_mapped,
+		[GROUP_GROWTH] = describe_growth,   [GROUP_FAULTS] = describe_faults,
+		[GROUP_SAMPLED] = describe_sampled,
 	};
 	const struct account_group *group = &account_groups[id];
 	struct coverage coverage;

@@ -23,7 +23,8 @@
 #define DROP_FRAMES                                                                                \
 	"(operator new( ?\\[\\])?|"                                                                \
 	"(__|__libc_|je_|_rjem_|tc_|mi_|rp|sn_|scudo_%s%s)?(" C_FUNCTIONS ")|"                     \
-	"tc_(new|malloc)[a-z_]*|mi_[a-z_]*(alloc|memalign|new)[a-z_]*|"                            \
+	"tc_(new|malloc)[a-z_]*|tcmalloc::allocate_full_[a-z_]*|mi_[a-z_]*(alloc|memalign|new)[a-" \
+	"z_]*|"                                                                                    \
 	"__gnu_cxx::new_allocator<.*>::allocate|"                                                  \
 	"std::(__new_allocator|allocator|allocator_traits)<.*>::allocate)"
 
@@ -452,7 +453,10 @@ static int build(struct builder *builder)
 	accounts_add_types(profile, input->accounts);
 	profile->period_type.type = profile_string(profile, "space");
 	profile->period_type.unit = profile_string(profile, "bytes");
-	profile->period = input->sample_bytes;
+	/* Programs that tell of their samples do not tell how far apart they are. */
+	if (!input->own_samples || input->estimates[ESTIMATE_GEOMETRIC] ||
+	    input->estimates[ESTIMATE_SYSTEMATIC])
+		profile->period = input->sample_bytes;
 	profile->time_nanos = input->time_ns;
 	profile->duration_nanos = input->duration_ns;
 	snprintf(drop_frames, sizeof(drop_frames), DROP_FRAMES, input->symbol_prefix ? "|" : "",

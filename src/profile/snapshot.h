@@ -4,6 +4,7 @@
 #define HEAPTAP_PROFILE_SNAPSHOT_H
 
 #include "heaptap/losses.h"
+#include "heaptap/sampler.h"
 #include "profile/heap.h"
 #include "profile/profile.h"
 #include "profile/threads.h"
@@ -34,6 +35,8 @@ struct snapshot_input {
 	bool only_left;			   /* files of processes that have exited, no others */
 	const struct loss_counter *losses; /* LOSS_COUNT of them */
 	uint64_t sample_bytes;
+	bool own_samples; /* allocators have sampled by themselves: how often, and how */
+	uint64_t estimates[ESTIMATE_COUNT];
 	size_t late_files;     /* whose allocators were found after they had been mapped */
 	uint64_t late_ns;      /* how long after at most, as far as it is known */
 	size_t late_processes; /* likewise, that were started */

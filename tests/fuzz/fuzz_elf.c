@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Any bytes as an ELF file: image, runtimes, symbols and probe points, with the bytes as memory,
- * too. */
+/*
+ * Any bytes as an ELF file: image, runtimes, symbols, probe points and samplers, with the bytes as
+ * memory, too.
+ */
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -11,6 +13,7 @@
 #include "probe/linkage.h"
 #include "probe/points.h"
 #include "probe/runtimes.h"
+#include "probe/samplers.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -35,6 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct runtimes *runtimes CLEANUP(runtimes) = NULL;
 	struct image *image CLEANUP(image) = NULL;
 	struct symtab *symtab CLEANUP(symtab) = NULL;
+	struct sampler_probes samplers CLEANUP(sampler_probes) = {};
 	int fd = memfd_create("fuzz", MFD_CLOEXEC);
 
 	if (fd < 0 || write(fd, data, size) != (ssize_t)size) {
@@ -45,6 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	if (!runtimes_new(no_variable, NULL, &runtimes))
 		runtimes_note_image(runtimes, image);
+	sampler_probes_find(image, false, &samplers);
 	find_points(image, -1, LINKAGE_NOT_LOADED);
 	find_points(image, image_fd(image), 0);
 	if (symtab_load(image, &symtab))

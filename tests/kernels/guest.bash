@@ -100,13 +100,31 @@ use_mode() {
 MAPPING_PROGRAMS='_(fentry|fexit)$|^(mmap|munmap|mremap|brk|madvise|mprotect)_(enter|exit)$'
 
 FAULT_PROGRAMS='^(fault_enter|fault_minor|fault_major|find_page_table)( |$)'
+SAMPLER_PROGRAMS='^sampled_'
 
 # programs_of MODE: a session program stands for an entry and a return program.
 programs_of() {
-	grep -vE "$MAPPING_PROGRAMS|$FAULT_PROGRAMS" /heaptap/programs | case $1 in
+	grep -vE "$MAPPING_PROGRAMS|$FAULT_PROGRAMS|$SAMPLER_PROGRAMS" /heaptap/programs | case $1 in
 	session) grep -vE '^(alloc|realloc)_(enter|return)$' ;;
 	*) grep -v '_session$' ;;
 	esac
+}
+
+sampler_programs_of() {
+	case $1 in
+	session) printf 'sampled_session\nsampled_mark\n' ;;
+	*) printf 'sampled_enter\nsampled_return\nsampled_mark\n' ;;
+	esac
+}
+
+# few_instructions: of `verified` on stdin, that it prints.
+few_instructions() {
+	local name insns
+
+	while read -r name insns; do
+		echo "# $MODE: $name $insns verified instructions"
+		[ "$insns" -le "$MAX_VERIFIED" ]
+	done
 }
 
 # ---------------------------------------------------------------- programs
@@ -140,6 +158,24 @@ test_programs_load() {
 
 no_programs() {
 	[ -z "$(verified)" ]
+}
+
+# What a program tells of by USDT probes, and the programs that take it and others' samples.
+test_sampler() {
+	local profiler
+
+	spawn told "$WORKLOADS/told" --wait 20
+	wait_for_line told.out '^ready'
+	attach heaptap "$PID" -v --mode sampler -o p
+	profiler=$PID
+	verified >programs
+	few_instructions < <(grep '^sampled_' programs)
+	diff <(sampler_programs_of "$MODE" | sort) <(awk '/^sampled_/ { print $1 }' programs | sort)
+	tell told ''
+	wait_for_line told.out '^site=tell_large'
+	kill -INT "$profiler"
+	wait_exit "$profiler"
+	matches_truth told.out "$(last_snapshot p)"
 }
 
 test_best_mode() {
@@ -462,6 +498,7 @@ check_mode() {
 	[ "$FAILED" -eq 0 ] || return
 	check "$1: every program loads that labels threads" test_programs_load --label-threads
 	[ "$FAILED" -eq 0 ] || return
+	check "$1: what a program samples itself" test_sampler
 	check "$1: names of threads" test_named
 	check "$1: nine snapshots" test_nine
 	check "$1: nine snapshots, sampled" test_nine_sampled

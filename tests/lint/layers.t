@@ -38,7 +38,7 @@ foreign profile symbolize elf | check "profile includes symbolize"
 foreign output profile | check "output includes profile"
 
 grep -lE '#include (<bpf/|"[a-z]+\.skel\.h")' src/*.[ch] src/*/*.[ch] |
-	grep -vxE 'src/(kernel(_maps|_btf|_copies|_epochs|_faults|_mappings)?|counter)\.c|src/kernel_private\.h|src/probe/attach\.c|src/unwind/upload\.c' |
+	grep -vxE 'src/(kernel(_maps|_btf|_copies|_epochs|_faults|_identify|_mappings|_samplers)?|counter)\.c|src/kernel_private\.h|src/probe/attach\.c|src/unwind/upload\.c' |
 	check "only kernel, counter, probe/attach and unwind/upload know libbpf"
 
 # A stage returns its errors; commands and the session print them.

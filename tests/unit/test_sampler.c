@@ -134,6 +134,57 @@ static void sums_are_unbiased(void **state)
 	}
 }
 
+static double bytes_of(const struct weight *weight)
+{
+	return ldexp((double)weight->bytes, -WEIGHT_BYTES_SHIFT);
+}
+
+static double objects_of(const struct weight *weight)
+{
+	return ldexp((double)weight->objects, -WEIGHT_OBJECTS_SHIFT);
+}
+
+static double variance_of(const struct weight *weight)
+{
+	return ldexp((double)weight->variance, -WEIGHT_VARIANCE_SHIFT);
+}
+
+/* An allocator's own distance instead of the session's. */
+static void another_distance(void **state)
+{
+	struct weight own, other;
+
+	sampling_tables_fill(&tables, 65536);
+	sampler_weight(&tables, 3000, &own);
+	sampling_tables_fill(&tables, 1000);
+	sampler_weight_of(&tables, 65536, 3000, &other);
+	assert_memory_equal(&own, &other, sizeof(own));
+	/* In units of 1000^2. */
+	assert_true(fabs(ldexp((double)sampler_variance(&tables, 2000, 1 << 24), -24) - 4) < 1e-3);
+	assert_int_equal(sampler_variance(&tables, 1000, 12345), 12345);
+	/* More than fits is the most that fits. */
+	assert_int_equal(sampler_variance(&tables, SAMPLE_BYTES_MAX, 1 << 24), UINT32_MAX);
+}
+
+static void told_weights(void **state)
+{
+	struct weight weight;
+
+	sampling_tables_fill(&tables, 1000);
+	sampler_weight_told(&tables, 100, 5000, &weight);
+	assert_true(bytes_of(&weight) == 5000 && objects_of(&weight) == 50);
+	/* (s/p)^2 (1-p), p = 100/5000 */
+	assert_true(fabs(variance_of(&weight) - 5.0 * 4.9) < 0.01);
+	sampler_weight_told(&tables, 4096, 4096, &weight);
+	assert_true(bytes_of(&weight) == 4096 && objects_of(&weight) == 1);
+	assert_int_equal(weight.variance, 0);
+	sampler_weight_told(&tables, 0, 0, &weight);
+	assert_true(bytes_of(&weight) == 0 && objects_of(&weight) == 1);
+	sampler_weight_told(&tables, 1, 1ull << 46, &weight);
+	assert_true(bytes_of(&weight) == ldexp(1, 46) && objects_of(&weight) == ldexp(1, 46));
+	assert_int_equal(weight.variance, UINT32_MAX);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -143,6 +194,8 @@ int main(void)
 		cmocka_unit_test(exact_mode_weighs_one),
 		cmocka_unit_test(large_blocks_are_exact),
 		cmocka_unit_test(sums_are_unbiased),
+		cmocka_unit_test(another_distance),
+		cmocka_unit_test(told_weights),
 	};
 
 	return cmocka_run_group_tests_name("sampler", tests, NULL, NULL);

@@ -44,7 +44,7 @@ ARCHIVED = -Wl,--whole-archive -l:lib$(1).a -Wl,--no-whole-archive
 
 $(OUTPUT)/workloads/tcmalloc/%.whole: tests/workloads/%.c
 	@mkdir -p $(@D)
-	$(Q)$(WORKLOAD_CC) $< $(call ARCHIVED,tcmalloc) -lunwind -lstdc++ -lm -o $@
+	$(Q)$(WORKLOAD_CC) -DWARM_UP $< $(call ARCHIVED,tcmalloc) -lunwind -lstdc++ -lm -o $@
 
 $(OUTPUT)/workloads/tcmalloc/%.whole: tests/workloads/%.cc
 	@mkdir -p $(@D)
@@ -129,13 +129,34 @@ $(OUTPUT)/workloads/api_tcmalloc: tests/workloads/api_tcmalloc.cc
 	@mkdir -p $(@D)
 	$(Q)$(WORKLOAD_CXX) $< -ltcmalloc -o $@
 
+# USDT probes, told of always, or while somebody listens.
+$(OUTPUT)/workloads/told: tests/workloads/told.c
+	$(call msg,WORKLOAD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(WORKLOAD_CC) $< -o $@
+
+$(OUTPUT)/workloads/semaphores/told: tests/workloads/told.c
+	$(call msg,WORKLOAD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(WORKLOAD_CC) -DSEMAPHORES $< -o $@
+
+# Linked with an allocator, as most programs are that have it.
+$(OUTPUT)/workloads/linked/%: tests/workloads/%.c
+	$(call msg,WORKLOAD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(WORKLOAD_CC) -DWARM_UP $< -Wl,--no-as-needed -ltcmalloc -o $@
+
 VARIANTS := $(LIBRARIES:%=lib/%.so) $(MATRIX:%=static/%) static/cxx static-stripped/calls \
 	acme/prefixed je/prefixed _rjem/prefixed
 ifneq ($(shell command -v musl-gcc),)
 VARIANTS += $(MATRIX:%=musl/%) $(MATRIX:%=musl-static/%) musl-static-stripped/calls
 endif
 ifneq ($(wildcard /usr/include/gperftools/tcmalloc.h),)
-VARIANTS += $(MATRIX:%=tcmalloc/%) tcmalloc/cxx tc/prefixed api_tcmalloc
+VARIANTS += $(MATRIX:%=tcmalloc/%) tcmalloc/cxx tc/prefixed api_tcmalloc linked/sites \
+	linked/countdown linked/idle tcmalloc/sites.whole
+endif
+ifneq ($(wildcard /usr/include/$(shell $(CC) -print-multiarch)/sys/sdt.h /usr/include/sys/sdt.h),)
+VARIANTS += told semaphores/told
 endif
 ifneq ($(wildcard /usr/include/jemalloc/jemalloc.h),)
 VARIANTS += $(MATRIX:%=jemalloc/%) jemalloc/cxx api_jemalloc

@@ -1,0 +1,274 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# record --mode sampler: heaptap takes what allocators sample by themselves, and nothing else traps.
+
+load helpers
+
+TCMALLOC=/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4
+RUNS=20
+
+needs_tcmalloc() {
+	[ -e "$TCMALLOC" ] || skip "needs libgoogle-perftools4"
+	[ -e "$WORKLOADS/linked/sites" ] || skip "needs libgoogle-perftools-dev"
+}
+
+needs_told() {
+	[ -e "$WORKLOADS/told" ] || skip "needs systemtap-sdt-dev"
+}
+
+# types FILE: its sample types.
+types() {
+	pprof -raw "$1" | sed -n '/^Samples:$/{n;p;}' | tr -s ' ' '\n' | cut -d / -f 1 | paste -sd ' '
+}
+
+# comments FILE
+comments() {
+	pprof -comments "$1"
+}
+
+# estimates RUN: the last snapshot of prefix RUN as sampling_check.py reads it.
+estimates() {
+	local type snapshot
+
+	snapshot=$(last_snapshot "$1")
+	for type in alloc_objects alloc_space inuse_objects inuse_space; do
+		by_leaf "$snapshot" "$type" >"$1.$type"
+	done
+}
+
+# is_unbiased SAMPLE_BYTES PROGRAM: RUNS recordings of `sites`, told to sample.
+is_unbiased() {
+	local run seed runs=()
+
+	for ((seed = 1; seed <= RUNS; seed++)); do
+		run=run$seed
+		TCMALLOC_SAMPLE_PARAMETER=$1 "$HEAPTAP" record --mode sampler -o "$run" -- \
+			"$2" "$seed" >"$run.truth" 2>"$run.log"
+		estimates "$run"
+		runs+=("$run")
+	done
+	python3 "$E2E/sampling_check.py" "$1" "${runs[@]}"
+}
+
+# only_unarmed FILE: nothing is lost but what tcmalloc does not sample itself.
+only_unarmed() {
+	comments "$1" | grep '^loss' >losses
+	[ "$(grep -cvE '^loss: sampler_unarmed 1 \(1[0-9]{7} bytes\)' losses)" -eq 0 ]
+}
+
+@test "tcmalloc's samples are unbiased, allocated and in use, also of more than the distance" {
+	needs_tcmalloc
+	is_unbiased 16384 "$WORKLOADS/linked/sites"
+	comments run1.0001.pb.gz | grep -q '^sampling: by tcmalloc itself, by chance, one per 16384 bytes'
+	only_unarmed run1.0001.pb.gz
+	pprof -raw run1.0001.pb.gz | grep -qx 'Period: 16384'
+}
+
+@test "tcmalloc in the program: the allocator's own frames are left out by their names" {
+	needs_tcmalloc
+	is_unbiased 65536 "$WORKLOADS/tcmalloc/sites.whole"
+}
+
+@test "a running process: by the parameter in its environment, and chosen by itself" {
+	needs_tcmalloc
+	TCMALLOC_SAMPLE_PARAMETER=65536 spawn sites "$WORKLOADS/linked/sites" --wait 5
+	target=$PID
+	wait_for_line sites.out '^ready'
+	attach heaptap "$target" -o run
+	profiler=$PID
+	grep -q "^Sampler: tcmalloc's own, one sample per 65536 bytes.*--mode heap" heaptap.err
+	tell sites ''
+	wait_for_line sites.out '^site='
+	kill -INT "$profiler"
+	wait_exit "$profiler"
+	cp sites.out run.truth
+	estimates run
+	python3 "$E2E/sampling_check.py" 65536 run
+	types run.0001.pb.gz | grep -q inuse_space
+}
+
+@test "without a parameter: the countdown, and nothing is said of what is in use" {
+	needs_tcmalloc
+	"$HEAPTAP" record --mode sampler -o p -- "$WORKLOADS/linked/countdown" >truth 2>log
+	snapshot=$(last_snapshot p)
+	grep -q "^Sampler: tcmalloc's countdown, one sample per 16 MB and thread; in use is not known" log
+	! grep -q 'currently in use\|MB in use' log
+	types "$snapshot" | grep -q 'alloc_space'
+	! types "$snapshot" | grep -q 'inuse'
+	comments "$snapshot" | grep -q '^in use: not known'
+	by_leaf "$snapshot" alloc_space >measured
+	skipped=$(comments "$snapshot" | sed -nE 's/^loss: sampler_skipped [0-9]+ \(([0-9]+) bytes\).*/\1/p')
+	# The sum but for the last 16 MiB; those above 16 MiB exactly; others as by chance.
+	awk -v skipped="${skipped:-0}" '
+		NR == FNR { measured[$1] = $2; all += $2; next }
+		/^site=/ {
+			site = substr($1, 6)
+			split($3, part, "=")
+			truth = part[2]
+			whole += truth
+			sigma = sqrt(truth * 16777216)
+			error = measured[site] - truth
+			if (site == "count_huge" ? error : error > 5 * sigma || error < -5 * sigma - skipped) {
+				printf "%s: %.0f, truth %.0f, sigma %.0f\n", site, measured[site], truth, sigma
+				wrong = 1
+			}
+		}
+		END {
+			missing = whole - all - skipped
+			if (missing < -1000 || missing > 16777216 + 1000000) {
+				printf "sum %.0f, skipped %.0f, truth %.0f\n", all, skipped, whole
+				wrong = 1
+			}
+			exit wrong
+		}' measured truth
+}
+
+@test "the countdown is not chosen by itself" {
+	needs_tcmalloc
+	"$HEAPTAP" record --sample-bytes 64K -o p -- "$WORKLOADS/linked/idle" </dev/null >out 2>log
+	! grep -q '^Sampler' log
+	types "$(last_snapshot p)" | grep -q inuse_space
+}
+
+@test "--mode heap and --sample-bytes keep heaptap's own samples" {
+	needs_tcmalloc
+	export TCMALLOC_SAMPLE_PARAMETER=65536
+	for options in '--mode heap' '--sample-bytes 1' '--mmap'; do
+		# shellcheck disable=SC2086
+		"$HEAPTAP" record $options -o p -- "$WORKLOADS/linked/idle" </dev/null >out 2>log
+		! grep -q '^Sampler' log
+	done
+}
+
+told_exactly() { # PROGRAM OPTION...
+	local program=$1
+	shift
+
+	"$HEAPTAP" record "$@" -o p -- "$program" >truth 2>log
+	grep -q '^Sampler: .*told tells of its samples' log
+	matches_truth truth "$(last_snapshot p)"
+	comments "$(last_snapshot p)" | grep -q '^sampling: as the program tells .*: 2700 samples'
+	comments "$(last_snapshot p)" | grep -q '^losses: none'
+	comments "$(last_snapshot p)" | grep -q '^stacks: 100.00 % of alloc_space complete'
+}
+
+@test "what a program tells of by otel_memory probes counts exactly" {
+	needs_told
+	told_exactly "$WORKLOADS/told"
+	told_exactly "$WORKLOADS/told" --mode sampler --attach perf
+	told_exactly "$WORKLOADS/told" --mode sampler --attach multi
+}
+
+@test "probes with semaphores: programs tell while somebody listens, and only then" {
+	needs_told
+	"$WORKLOADS/semaphores/told" | grep -q '^site=tell_small alloc_objects=0 '
+	told_exactly "$WORKLOADS/semaphores/told"
+	told_exactly "$WORKLOADS/semaphores/told" --attach perf
+}
+
+@test "a running process that tells" {
+	needs_told
+	spawn told "$WORKLOADS/semaphores/told" --wait
+	target=$PID
+	wait_for_line told.out '^ready'
+	attach heaptap "$target" -o p
+	profiler=$PID
+	tell told ''
+	wait_for_line told.out '^site=tell_large'
+	kill -INT "$profiler"
+	wait_exit "$profiler"
+	matches_truth told.out "$(last_snapshot p)"
+}
+
+@test "a program that comes into the scope later" {
+	needs_told
+	spawn heaptap "$HEAPTAP" record --mode sampler -a -o p
+	profiler=$PID
+	wait_for_line heaptap.err '^Attached to all processes'
+	spawn told "$WORKLOADS/told" --wait
+	wait_for_line told.out '^ready'
+	wait_for_line heaptap.err '^Sampler found in .*told \(loaded later\): 4 probe points'
+	tell told ''
+	wait_for_line told.out '^site=tell_large'
+	kill -INT "$profiler"
+	wait_exit "$profiler"
+	matches_truth told.out "$(last_snapshot p)"
+}
+
+@test "a target that samples nothing: what was looked for, and what to do" {
+	run "$HEAPTAP" record --mode sampler -o p -- "$WORKLOADS/idle"
+	[ "$status" -eq 1 ]
+	[[ "$output" == *'nothing samples in '*' files has USDT probes otel_memory or is gperftools'* ]]
+	[[ "$output" == *'use --mode heap, or start it with LD_PRELOAD=libtcmalloc.so.4 TCMALLOC_SAMPLE_PARAMETER=524288'* ]]
+	[ "$(count_snapshots p)" -eq 0 ]
+}
+
+@test "libtcmalloc_minimal has no sampler" {
+	minimal=/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4
+	[ -e "$minimal" ] || skip "needs libtcmalloc-minimal4"
+	export LD_PRELOAD=$minimal TCMALLOC_SAMPLE_PARAMETER=65536
+	run "$HEAPTAP" record --mode sampler -o p -- "$WORKLOADS/idle"
+	unset LD_PRELOAD
+	[ "$status" -eq 1 ]
+	[[ "$output" == *'nothing samples in '* ]]
+}
+
+links() {
+	bpftool -j link show | jq length
+}
+
+links_are() {
+	[ "$(links)" = "$1" ]
+}
+
+is_untouched() { # PID FILE
+	[ "$("$E2E/breakpoints.py" "$1" "$2")" -eq 0 ]
+}
+
+@test "kill -9 of heaptap leaves no probe, no semaphore and a running target" {
+	needs_told
+	needs_tcmalloc
+	before=$(links)
+	TCMALLOC_SAMPLE_PARAMETER=65536 spawn idle "$WORKLOADS/linked/idle"
+	target=$PID
+	wait_for_line idle.out '^idle'
+	attach heaptap "$target" -o p
+	run ! is_untouched "$target" libtcmalloc.so
+	kill -9 "$PID"
+	wait_exit "$PID" || [ $? -eq 137 ]
+	poll "$PATIENCE" is_untouched "$target" libtcmalloc.so
+	tell idle 'a 1000000'
+	wait_for_line idle.out '^done'
+
+	spawn told "$WORKLOADS/semaphores/told" --wait 50
+	wait_for_line told.out '^ready'
+	attach heaptap "$PID" -o p
+	kill -9 "$PID"
+	wait_exit "$PID" || [ $? -eq 137 ]
+	poll "$PATIENCE" links_are "$before"
+	tell told ''
+	wait_for_line told.out '^site=tell_large alloc_objects=0 '
+}
+
+@test "doctor says what samples by itself" {
+	needs_tcmalloc
+	needs_told
+	TCMALLOC_SAMPLE_PARAMETER=65536 spawn sampling "$WORKLOADS/linked/idle"
+	sampling=$PID
+	spawn counting "$WORKLOADS/linked/idle"
+	counting=$PID
+	spawn told "$WORKLOADS/told" --wait
+	told=$PID
+	spawn idle "$WORKLOADS/idle"
+	wait_for_line sampling.out '^idle'
+	wait_for_line counting.out '^idle'
+	wait_for_line told.out '^ready'
+	wait_for_line idle.out '^idle'
+	"$HEAPTAP" doctor -p "$sampling,$counting,$told,$PID" >doctor.out
+	grep -E '^  sampler ' doctor.out >samplers
+	sed -n 1p samplers | grep -q "tcmalloc's own, one sample per 65536 bytes: .heaptap record. takes these"
+	sed -n 2p samplers | grep -q "tcmalloc's countdown: .heaptap record --mode sampler. .*TCMALLOC_SAMPLE_PARAMETER=524288"
+	sed -n 3p samplers | grep -q 'told tells of its samples'
+	sed -n 4p samplers | grep -q 'none of its own'
+}
