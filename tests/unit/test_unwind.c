@@ -178,6 +178,7 @@ static void junk_return_addresses_end_the_walk(void **state)
 
 	stack[0] = 17;
 	assert_int_equal(unwind_rule_step(&s, &rule), STOP_NO_MAPPING);
+	s = start();
 	stack[0] = 1ull << 47;
 	assert_int_equal(unwind_rule_step(&s, &rule), STOP_NO_MAPPING);
 }
