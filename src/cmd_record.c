@@ -6,27 +6,22 @@
 
 #include "commands.h"
 #include "heaptap/weight.h"
-#include "session.h"
+#include "record_mode.h"
 #include "util/log.h"
 #include "util/size.h"
 
 #define DEFAULT_SAMPLE_BYTES   (512ull << 10)
 #define DEFAULT_ALLOC_INTERVAL (1ull << 30)
-#define DEFAULT_INUSE_INTERVAL (100ull << 20)
-/* Nobody has said: no size is as large. */
-#define INTERVAL_DEFAULT UINT64_MAX
 /* 16 MB of kernel memory; at the default rate enough for a heap of 64 GB. */
 #define DEFAULT_MAX_LIVE (1u << 17)
 /* 63 MB: with all else, 110 MB; half of it where forks are copied, which takes 55 MB. */
 #define DEFAULT_MAX_LIVE_EXACT (1u << 19)
-/* A page. */
-#define SMALLEST_FAULT	      4096
-#define MAX_LIVE_LIMIT	      (1u << 26)
-#define DEFAULT_MAX_STACKS    65536
-#define MAX_STACKS_LIMIT      (1u << 24)
-#define DEFAULT_MAX_PROCESSES 4096
-#define MAX_PROCESSES_LIMIT   (1u << 22)
-#define MAX_SLOWDOWN_LIMIT    100000000
+#define MAX_LIVE_LIMIT	       (1u << 26)
+#define DEFAULT_MAX_STACKS     65536
+#define MAX_STACKS_LIMIT       (1u << 24)
+#define DEFAULT_MAX_PROCESSES  4096
+#define MAX_PROCESSES_LIMIT    (1u << 22)
+#define MAX_SLOWDOWN_LIMIT     100000000
 /* A timer's seconds must fit a signed 64-bit count of nanoseconds. */
 #define MAX_SECONDS 9000000000ull
 
@@ -479,58 +474,6 @@ static uint32_t default_max_live(const struct session_options *options)
 	return options->fork_copy ? DEFAULT_MAX_LIVE_EXACT / 2 : DEFAULT_MAX_LIVE_EXACT;
 }
 
-/*
- * Page faults take nothing back, and need no allocator. What only the environment asks for is meant
- * for other programs too.
- */
-static int check_faults(struct session_options *options, const struct session_options *environment)
-{
-	const struct {
-		bool given;
-		const char *option;
-	} useless[] = {
-		{options->inuse_interval && options->inuse_interval != environment->inuse_interval,
-		 "--inuse-interval"},
-		{options->free_interval && options->free_interval != environment->free_interval,
-		 "--free-interval"},
-		{options->fork_copy, "--fork-copy"},
-		{options->max_slowdown, "--max-slowdown"},
-		{options->symbol_prefix, "--symbol-prefix"},
-		{options->signature_file_count, "--signatures-from"},
-		{options->max_live, "--max-live"},
-		{options->mode != ATTACH_AUTO, "--attach"},
-		{options->plain_entries, "--plain-entries"},
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(useless); i++) {
-		if (!useless[i].given)
-			continue;
-		log_error(0,
-			  "%s is about blocks of an allocator, which --mode faults does not "
-			  "look at: leave it out",
-			  useless[i].option);
-		return -EINVAL;
-	}
-	options->inuse_interval = options->free_interval = 0;
-	options->max_live = 1;
-	/* There is no sample of less than a page. */
-	if (options->sample_bytes <= SMALLEST_FAULT)
-		options->sample_bytes = 1;
-	/* Only a probe could meet the filter. */
-	options->target.force = true;
-	return 0;
-}
-
-/* Makes options of what the mode is; those that it has no use for are errors. */
-static int check_mode(struct session_options *options, const struct session_options *environment)
-{
-	if (options->record == MODE_FAULTS)
-		return check_faults(options, environment);
-	if (options->inuse_interval == INTERVAL_DEFAULT)
-		options->inuse_interval = DEFAULT_INUSE_INTERVAL;
-	return 0;
-}
-
 int cmd_record(int argc, char **argv)
 {
 	static const struct argp argp = {
@@ -577,12 +520,7 @@ int cmd_record(int argc, char **argv)
 			  options.no_follow ? "leave --no-follow out" : "add --follow");
 		return 2;
 	}
-	if (options.mappings && options.record != MODE_HEAP) {
-		log_error(0, "mappings are counted with --mode heap only: leave --mmap out, or "
-			     "--mode");
-		return 2;
-	}
-	if (check_mode(&options, &environment))
+	if (record_mode_check(&options, &environment))
 		return 2;
 	if (!options.max_live)
 		options.max_live = default_max_live(&options);

@@ -55,19 +55,20 @@ static void choose_program(struct bpf_program *program, bool wanted, int attach_
 		bpf_program__set_expected_attach_type(program, attach_type);
 }
 
-static void choose_programs(struct heaptap_bpf *object, enum attach_mode mode)
+/* probes: of allocation functions. */
+static void choose_programs(struct heaptap_bpf *object, enum attach_mode mode, bool probes)
 {
 	int type = mode == ATTACH_PERF ? 0 : TRACE_UPROBE_MULTI;
 	bool session = mode == ATTACH_SESSION;
 
-	choose_program(object->progs.alloc_session, session, TRACE_UPROBE_SESSION);
-	choose_program(object->progs.realloc_session, session, TRACE_UPROBE_SESSION);
-	choose_program(object->progs.alloc_enter, !session, type);
-	choose_program(object->progs.alloc_return, !session, type);
-	choose_program(object->progs.realloc_enter, !session, type);
-	choose_program(object->progs.realloc_return, !session, type);
-	choose_program(object->progs.free_enter, true, type);
-	choose_program(object->progs.throw_enter, true, type);
+	choose_program(object->progs.alloc_session, probes && session, TRACE_UPROBE_SESSION);
+	choose_program(object->progs.realloc_session, probes && session, TRACE_UPROBE_SESSION);
+	choose_program(object->progs.alloc_enter, probes && !session, type);
+	choose_program(object->progs.alloc_return, probes && !session, type);
+	choose_program(object->progs.realloc_enter, probes && !session, type);
+	choose_program(object->progs.realloc_return, probes && !session, type);
+	choose_program(object->progs.free_enter, probes, type);
+	choose_program(object->progs.throw_enter, probes, type);
 }
 
 static void choose_fault_programs(struct heaptap_bpf *object, bool wanted)
@@ -141,7 +142,7 @@ int kernel_open(const struct kernel_options *options, struct kernel **ret)
 		bpf_map__set_max_entries(object->maps.fork_frees, FORK_TABLE_SIZE);
 	}
 	choose_program(object->progs.fork_copy, options->fork_copy, 0);
-	choose_programs(object, options->mode);
+	choose_programs(object, options->mode, options->probes);
 	kernel_mappings_choose(object, options->record, options->mappings);
 	choose_fault_programs(object, options->record == MODE_FAULTS);
 	kernel_samplers_choose(object, options->record == MODE_SAMPLER, options->mode);

@@ -49,6 +49,7 @@ struct kernel_options {
 	struct kernel_scope scope;
 	enum attach_mode mode;
 	enum record_mode record;
+	bool probes;	    /* allocation functions, and what frees blocks, are probed */
 	bool frees_unknown; /* MODE_SAMPLER: frees are not seen of all that is sampled */
 	enum mappings_mode mappings;
 	bool label_threads;

@@ -84,6 +84,7 @@ static int open_kernel(struct session *session, enum attach_mode mode)
 		.fork_copy = options->fork_copy,
 		.mode = mode,
 		.record = options->record,
+		.probes = session_probes(options),
 		.frees_unknown = options->frees_unknown,
 		.mappings = options->mappings,
 		.label_threads = options->label_threads,

@@ -21,6 +21,8 @@ source "$(dirname "$0")/common.bash"
 # name | options of record | limit of the ratio for malloc and free, and for redis; or none
 MODES=(
 	"heap|--mode heap|"
+	"growth|--mode growth|1.03"
+	"mmap-only|--mmap-only|"
 	"faults|--mode faults|1.03"
 )
 LIBRARY=libc.so.6
@@ -75,6 +77,7 @@ measure_ring() {
 # start_server NAME: a redis-server of its own, with nothing else to do; sets TARGET.
 start_server() {
 	mkdir -p "$1"
+	: >"$1/redis.log"
 	redis-server --port 0 --unixsocket "$WORK/$1/redis.sock" --save '' --appendonly no \
 		--dir "$WORK/$1" >"$1/redis.log" 2>&1 8>&- &
 	TARGET=$!
