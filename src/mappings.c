@@ -288,13 +288,16 @@ void mappings_forget_gone(struct mappings *mappings)
 	struct space *space, *next;
 
 	HASH_ITER (hh, mappings->spaces, space, next) {
+		struct process_life life;
 		size_t index;
 
-		if (find_process(mappings, space->serial, &index) &&
-		    processes_life(mappings->processes, index).gone_ns) {
-			mappings->bytes -= address_space_bytes(space->ranges);
-			space_free(mappings, space);
-		}
+		if (!find_process(mappings, space->serial, &index))
+			continue;
+		life = processes_life(mappings->processes, index);
+		if (!life.gone_ns || life.last)
+			continue;
+		mappings->bytes -= address_space_bytes(space->ranges);
+		space_free(mappings, space);
 	}
 }
 

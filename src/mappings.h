@@ -27,7 +27,8 @@ int mappings_begin(struct mappings *mappings);
  * have mapped. Returns 0 or a negative errno.
  */
 int mappings_update(struct mappings *mappings);
-/* Of processes that processes.h knows to be gone nothing is known any more. */
+/* Processes that processes.h knows to be gone have nothing mapped any more, but for the last one.
+ */
 void mappings_forget_gone(struct mappings *mappings);
 
 /* Bytes that all processes have mapped now. */

@@ -294,6 +294,7 @@ struct process_life processes_life(const struct processes *processes, size_t ind
 	return (struct process_life){
 		.start_ns = processes->states[index].start_ns,
 		.gone_ns = processes->states[index].gone_ns,
+		.last = processes->states[index].last,
 	};
 }
 

@@ -46,6 +46,7 @@ const struct snapshot_process *processes_list(const struct processes *processes,
 struct process_life {
 	uint64_t start_ns; /* CLOCK_MONOTONIC: since when it is known under this serial */
 	uint64_t gone_ns;  /* 0: it is there */
+	bool last;	   /* nobody was left: what it had stays in use */
 };
 struct process_life processes_life(const struct processes *processes, size_t index);
 

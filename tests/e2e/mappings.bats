@@ -93,6 +93,13 @@ random_calls() {
 	awk '/^ +[0-9]+ +[0-9]+ .*:/ { n++; if (($1 || $2) && ($5 || $6)) bad = 1 } END { exit bad || !n }' raw
 }
 
+@test "what the last process has mapped is what its last snapshot says" {
+	"$HEAPTAP" record --mmap-only -o p -- "$WORKLOADS/grow" >out 2>log
+	mapped=$(sum p.0001.pb.gz mapped_space)
+	[ "$mapped" -gt $((100 << 20)) ]
+	[ "$(reasons log)" = "Exiting, $((mapped >> 20)) MB mapped" ]
+}
+
 @test "gperftools' variables ask for it, too" {
 	HEAP_PROFILE_ONLY_MMAP=true "$HEAPTAP" record -o p -- "$WORKLOADS/calls" >truth 2>log
 	pprof -raw p.0001.pb.gz | grep -q '^map_objects/count map_space/bytes mapped_objects/count mapped_space/bytes\[dflt\] reserved_space/bytes'
