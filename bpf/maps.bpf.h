@@ -111,10 +111,11 @@ struct pending {
 
 struct pending_calls {
 	__u32 count;
-	__u32 pad;
+	__u32 has_told;			   /* the extent of what jemalloc has sampled follows */
 	struct pending calls[PENDING_MAX]; /* outermost first */
-	struct weight told; /* of a sample that a program tells of, see told_alloc() */
-	__u64 allocated;    /* what tcmalloc takes from its countdown for the block in work */
+	struct weight told;    /* of a sample that a program tells of, see marked_alloc() */
+	struct pending extent; /* `old` is what leaves jemalloc's extent at old_address */
+	__u64 allocated;       /* what tcmalloc takes from its countdown for the block in work */
 };
 
 /* Task storage goes away with its thread: a thread killed inside malloc leaves nothing behind. */

@@ -127,8 +127,10 @@ static __always_inline void pending_leave(__u32 serial, struct task_struct *task
 {
 	struct pending_calls *calls = bpf_task_storage_get(&pending, task, NULL, 0);
 
-	if (calls)
-		pending_unwind(calls, serial, ~0ull);
+	if (!calls)
+		return;
+	pending_unwind(calls, serial, ~0ull);
+	pending_restore(serial, &calls->extent);
 }
 
 #endif

@@ -339,22 +339,110 @@ static __noinline __u64 told_read(struct pt_regs *ctx, struct sampler_point *poi
 	return address;
 }
 
-static __always_inline void told_alloc(struct pt_regs *ctx, struct sampler_point *point,
-				       __u32 serial)
+/*
+ * jemalloc has sampled a block. What it stands for waits in the thread's storage for the extent,
+ * by which it is known when it is freed. Its chance is that of the size that the block has.
+ */
+static __noinline int object_sampled(__u64 size, __u64 usable, __u64 log2_at)
 {
 	struct pending_calls *calls = pending_get(BPF_LOCAL_STORAGE_GET_F_CREATE);
+	__u64 log2 = 0;
+
+	if (!calls) {
+		loss_add(LOSS_PENDING_FULL, 0);
+		return 0;
+	}
+	calls->has_told = 0;
+	if (bpf_probe_read_user(&log2, sizeof(log2), (void *)log2_at) || size >> ADDRESS_BITS ||
+	    usable >> ADDRESS_BITS) {
+		loss_add(LOSS_SAMPLER_UNREADABLE, 0);
+		return 0;
+	}
+	sampled_weigh(log2 < 31 ? 1ull << log2 : SAMPLE_BYTES_MAX, size, usable, &calls->told);
+	calls->has_told = 1;
+	estimate_note(ESTIMATE_JEMALLOC);
+	return 0;
+}
+
+/* The extent's block is about to be freed or reallocated: its record waits for the outcome. */
+static __noinline int extent_leaves(__u64 address)
+{
+	struct pending_calls *calls = pending_get(BPF_LOCAL_STORAGE_GET_F_CREATE);
+	__u32 serial = process_serial();
+	struct pending *call;
+
+	if (!calls) {
+		loss_add(LOSS_PENDING_FULL, 0);
+		return 0;
+	}
+	call = &calls->extent;
+	/* Of a realloc that has failed. */
+	pending_restore(serial, call);
+	call->old_address = address;
+	/* Out of the table now: once it is free, another thread may get the extent. */
+	call->has_old = live_possible(address) && live_take(serial, address, &call->old);
+	return 0;
+}
+
+/* What has left its extent is freed. */
+static __noinline int object_freed(void)
+{
+	struct pending_calls *calls = pending_get(0);
+	__u32 serial = process_serial();
+	struct pending *call;
 	__u64 address;
 
+	if (!calls)
+		return 0;
+	call = &calls->extent;
+	address = call->old_address;
+	if (call->has_old) {
+		live_forget(address);
+		site_freed(serial, &call->old);
+	} else if (settings.fork_copy && address) {
+		fork_freed_by_realloc(serial, address);
+	}
+	call->has_old = 0;
+	call->old_address = 0;
+	return 0;
+}
+
+/* A sample whose weight is, or will be, in the thread's storage, and which is known by an address.
+ */
+static __always_inline void marked_alloc(struct pt_regs *ctx, struct sampler_point *point,
+					 __u32 serial)
+{
+	struct pending_calls *calls = pending_get(BPF_LOCAL_STORAGE_GET_F_CREATE);
+	__u64 pc = ctx->ip, sp = ctx->sp, address = ctx->di;
+
+	barrier_var(pc);
+	barrier_var(sp);
+	barrier_var(address);
 	if (!calls) {
 		loss_add(LOSS_PENDING_FULL, 0);
 		return;
 	}
-	address = told_read(ctx, point, &calls->told);
-	if (!address)
-		return;
+	if (point->kind == PROBE_TOLD_ALLOC) {
+		serial |= STACK_INTERRUPTED;
+		address = told_read(ctx, point, &calls->told);
+		if (!address)
+			return;
+	} else {
+		/* Attached between the two calls. */
+		if (!calls->has_told)
+			return;
+		calls->has_told = 0;
+		if (bpf_probe_read_user(&pc, sizeof(pc), (void *)sp)) {
+			loss_add(LOSS_SAMPLER_UNREADABLE, calls->told.bytes);
+			return;
+		}
+		sp += 8;
+	}
 	if (point->flags & SAMPLER_FREES_UNKNOWN)
 		address = 0;
-	sampled_add(ctx->ip, ctx->sp, ctx->bp, serial | STACK_INTERRUPTED, address, &calls->told);
+	if (point->flags & SAMPLER_OWN_IMAGE)
+		serial |= STACK_OWN_IMAGE;
+	sampled_add(pc, sp, ctx->bp, serial, address, &calls->told);
 }
 
 static __noinline int told_free(struct pt_regs *ctx, struct sampler_point *point)
@@ -424,8 +512,15 @@ int sampled_mark(struct pt_regs *ctx)
 		return 0;
 	switch (point->kind) {
 	case PROBE_TOLD_ALLOC:
-		told_alloc(ctx, point, serial);
+	case PROBE_EXTENT_SAMPLED:
+		marked_alloc(ctx, point, serial);
 		return 0;
+	case PROBE_OBJECT_SAMPLED:
+		return object_sampled(ctx->dx, ctx->cx, ctx->ip + point->interval_at);
+	case PROBE_EXTENT_LEAVES:
+		return extent_leaves(ctx->si);
+	case PROBE_OBJECT_FREED:
+		return object_freed();
 	case PROBE_TOLD_FREE:
 		return told_free(ctx, point);
 	case PROBE_SPAN_FREE:

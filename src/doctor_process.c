@@ -159,14 +159,28 @@ static void describe_runtimes(const struct process_points *process)
 		doctor_say("runtime", "%s", texts[i]);
 }
 
+static void describe_jemalloc(const struct sampler_survey *survey)
+{
+	if (!survey->has_jemalloc)
+		return;
+	if (survey->jemalloc_interval)
+		doctor_say("sampler",
+			   "jemalloc's own, one sample per %llu bytes: `heaptap record` takes "
+			   "these and nothing else traps; the costs below are those of --mode heap",
+			   (unsigned long long)survey->jemalloc_interval);
+	else
+		doctor_say("sampler",
+			   "jemalloc's own, which no MALLOC_CONF turns on: started with "
+			   "MALLOC_CONF=prof:true `heaptap record` takes its samples and nothing "
+			   "else traps");
+}
+
 /* What `record --mode sampler` would take. Returns whether there is anything. */
 static bool describe_sampler(const struct process_points *process)
 {
 	struct sampler_survey survey = {};
-	char value[64];
 
-	if (!process_variable(process->pid, "TCMALLOC_SAMPLE_PARAMETER", value, sizeof(value)))
-		survey.interval = sampler_interval_parse(value);
+	sampler_survey_ask(&survey, process->pid);
 	for (size_t i = 0; i < process->count; i++)
 		if (sampler_survey_image(&survey, process->images[i], false))
 			return false;
@@ -191,9 +205,10 @@ static bool describe_sampler(const struct process_points *process)
 			"allocated, not what is in use, from one sample per 16 MB and thread, and "
 			"nothing else traps; started with TCMALLOC_SAMPLE_PARAMETER=524288 it "
 			"gives both");
-	if (!survey.tells && !survey.has_countdown)
+	describe_jemalloc(&survey);
+	if (!survey.tells && !survey.has_countdown && !survey.has_jemalloc)
 		doctor_say("sampler", "none of its own, so that each call traps");
-	return survey.tells || survey.has_countdown;
+	return survey.tells || survey.has_countdown || survey.has_jemalloc;
 }
 
 static void describe_slowdown(const char *label, const struct slowdown *slowdown)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "heaptap/weight.h"
+#include "probe/sampler_jemalloc.h"
 #include "proc/maps.h"
 #include "proc/process.h"
 #include "session.h"
@@ -15,6 +16,39 @@
 #include "util/log.h"
 
 #define PARAMETER "TCMALLOC_SAMPLE_PARAMETER"
+
+/* jemalloc's options may have a prefix, as its functions. */
+static const char *const jemalloc_variables[] = {
+	"MALLOC_CONF",
+	"JE_MALLOC_CONF",
+	"_RJEM_MALLOC_CONF",
+};
+
+/* What is cut off are options that few use. */
+#define VARIABLE_MAX 1024
+
+/* Of a process, or heaptap's own, which is that of a command that it starts; or NULL. */
+static const char *variable_of(pid_t pid, const char *name, char value[VARIABLE_MAX])
+{
+	if (!pid)
+		return getenv(name);
+	return process_variable(pid, name, value, VARIABLE_MAX) ? NULL : value;
+}
+
+void sampler_survey_ask(struct sampler_survey *survey, pid_t pid)
+{
+	char value[VARIABLE_MAX];
+
+	survey->interval = sampler_interval_parse(variable_of(pid, PARAMETER, value));
+	survey->jemalloc_interval = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(jemalloc_variables); i++) {
+		uint64_t interval =
+			jemalloc_interval_parse(variable_of(pid, jemalloc_variables[i], value));
+
+		if (interval)
+			survey->jemalloc_interval = interval;
+	}
+}
 
 int sampler_survey_image(struct sampler_survey *survey, struct image *image, bool markers_only)
 {
@@ -29,6 +63,9 @@ int sampler_survey_image(struct sampler_survey *survey, struct image *image, boo
 		snprintf(survey->told_in, sizeof(survey->told_in), "%s", image_path(image));
 	if (probes.has_countdown && !survey->has_countdown)
 		snprintf(survey->counted_in, sizeof(survey->counted_in), "%s", image_path(image));
+	if (probes.has_jemalloc && !survey->has_jemalloc)
+		snprintf(survey->jemalloc_in, sizeof(survey->jemalloc_in), "%s", image_path(image));
+	survey->has_jemalloc |= probes.has_jemalloc;
 	survey->tells |= probes.tells_allocs;
 	survey->has_countdown |= probes.has_countdown;
 	survey->has_blocks |= probes.has_blocks;
@@ -87,33 +124,39 @@ static int survey_command(struct sampler_survey *survey, char *const *paths, siz
 	return err;
 }
 
-/* Of several processes, what any of them has; the interval is the first one's that has one. */
+/* Symbols cost a look: taken unasked only where the environment tells an allocator to sample. */
+static bool is_markers_only(const struct sampler_survey *survey, bool explicitly)
+{
+	return !explicitly && !survey->interval && !survey->jemalloc_interval;
+}
+
+/* Of several processes, what any of them has; intervals are the first one's that has one. */
 static int survey_target(struct sampler_survey *survey, const struct target *target,
 			 bool explicitly)
 {
-	uint64_t interval = 0;
-	char value[64];
+	uint64_t interval = 0, jemalloc_interval = 0;
 	size_t count;
 	char *const *paths = target_command_files(target, &count);
 	int err = 0;
 
 	if (paths) {
-		survey->interval = sampler_interval_parse(getenv(PARAMETER));
-		return survey_command(survey, paths, count, !explicitly && !survey->interval);
+		sampler_survey_ask(survey, 0);
+		return survey_command(survey, paths, count, is_markers_only(survey, explicitly));
 	}
 	for (size_t i = 0; target_member(target, i); i++) {
 		pid_t pid = target_member(target, i);
 
-		survey->interval = process_variable(pid, PARAMETER, value, sizeof(value))
-					   ? 0
-					   : sampler_interval_parse(value);
+		sampler_survey_ask(survey, pid);
 		if (!interval)
 			interval = survey->interval;
-		err = sampler_survey_process(survey, pid, !explicitly && !survey->interval);
+		if (!jemalloc_interval)
+			jemalloc_interval = survey->jemalloc_interval;
+		err = sampler_survey_process(survey, pid, is_markers_only(survey, explicitly));
 		if (err == -ENOMEM)
 			return err;
 	}
 	survey->interval = interval;
+	survey->jemalloc_interval = jemalloc_interval;
 	return 0;
 }
 
@@ -121,7 +164,20 @@ static int survey_target(struct sampler_survey *survey, const struct target *tar
 static bool is_as_good(const struct sampler_survey *survey)
 {
 	return !survey->frees_unknown && !survey->unreadable &&
-	       (survey->tells || (survey->interval && survey->has_blocks));
+	       (survey->tells || (survey->interval && survey->has_blocks) ||
+		(survey->jemalloc_interval && survey->has_jemalloc));
+}
+
+static void explain_jemalloc(const struct sampler_survey *survey, const char *how)
+{
+	if (survey->jemalloc_interval)
+		log_info("Sampler: jemalloc's own, one sample per %" PRIu64
+			 " bytes on average (MALLOC_CONF); nothing else traps%s",
+			 survey->jemalloc_interval, how);
+	else
+		log_info("Sampler: jemalloc's own in %s, which no MALLOC_CONF turns on: started "
+			 "with MALLOC_CONF=prof:true it samples; --mode heap needs none of it",
+			 survey->jemalloc_in);
 }
 
 static void explain(const struct sampler_survey *survey, bool chosen)
@@ -131,6 +187,8 @@ static void explain(const struct sampler_survey *survey, bool chosen)
 	if (survey->tells)
 		log_info("Sampler: %s tells of its samples (USDT probes otel_memory)%s",
 			 survey->told_in, how);
+	if (survey->has_jemalloc)
+		explain_jemalloc(survey, how);
 	if (!survey->has_countdown)
 		return;
 	if (survey->interval && survey->has_blocks)
@@ -168,6 +226,8 @@ int samplers_choose(struct session_options *options, const struct target *target
 	options->frees_unknown = (survey.tells || survey.has_countdown) && survey.frees_unknown;
 	if (survey.has_countdown)
 		options->sample_bytes = survey.interval ? survey.interval : SAMPLER_COUNTDOWN_BYTES;
+	else if (survey.jemalloc_interval)
+		options->sample_bytes = survey.jemalloc_interval;
 	if (options->sample_bytes > SAMPLE_BYTES_MAX)
 		options->sample_bytes = SAMPLE_BYTES_MAX;
 	/* Without frees all would seem to be in use. */
@@ -185,8 +245,8 @@ int samplers_report_none(const char *words, size_t files)
 {
 	return log_error(0,
 			 "nothing samples in %s: none of its %zu files has USDT probes otel_memory "
-			 "or is gperftools' tcmalloc (libtcmalloc.so.4, not libtcmalloc_minimal): "
-			 "use --mode "
+			 "or is gperftools' tcmalloc (libtcmalloc.so.4, not libtcmalloc_minimal) "
+			 "or has jemalloc 5.3 with its profiler and symbols: use --mode "
 			 "heap, or start it with LD_PRELOAD=libtcmalloc.so.4 " PARAMETER "=524288",
 			 words, files);
 }

@@ -19,16 +19,26 @@ struct target;
 
 /* What samples in the files of a process. Begins as zeroes. */
 struct sampler_survey {
-	uint64_t interval; /* TCMALLOC_SAMPLE_PARAMETER of the process; set by the caller */
+	/* What the environment says, see sampler_survey_ask(): TCMALLOC_SAMPLE_PARAMETER, and
+	 * jemalloc's MALLOC_CONF; 0: not told to sample.
+	 */
+	uint64_t interval;
+	uint64_t jemalloc_interval;
 	size_t files;
 	bool tells;	    /* otel_memory probes */
 	bool has_countdown; /* gperftools' tcmalloc */
 	bool has_blocks;    /* and what shows the blocks and frees of its samples */
+	bool has_jemalloc;  /* with its profiler */
 	bool frees_unknown; /* of something that was found, no frees can be seen */
 	size_t unreadable;  /* probes whose arguments cannot be read */
 	char told_in[256];  /* files, cut if longer */
 	char counted_in[256];
+	char jemalloc_in[256];
 };
+
+/* Reads how the environment of a process, of heaptap itself if pid is 0, tells allocators to
+ * sample. */
+void sampler_survey_ask(struct sampler_survey *survey, pid_t pid);
 
 /*
  * markers_only as in sampler_probes_find(). These print nothing; errors: -ENOMEM, those of

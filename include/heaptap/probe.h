@@ -17,12 +17,20 @@ enum probe_kind {
 	PROBE_FREE,	    /* free(old) */
 	PROBE_REALLOCARRAY, /* returns the block: reallocarray(old, count, size) */
 	PROBE_RESIZE,	    /* returns the size that the block has now: xallocx(old, size) */
-	/* What allocators sample by themselves, see heaptap/sampler.h. */
+	/*
+	 * What allocators sample by themselves, see heaptap/sampler.h. Not in the cookie, but in
+	 * struct sampler_point.
+	 */
 	PROBE_COUNTDOWN,  /* returns whether not to sample: RecordAllocationSlow(sampler, size) */
 	PROBE_SAMPLED,	  /* returns the block: DoSampledAllocation(size) */
 	PROBE_SPAN_FREE,  /* PageHeap::Delete(heap, span) */
 	PROBE_TOLD_ALLOC, /* the USDT probe otel_memory:alloc */
 	PROBE_TOLD_FREE,  /* otel_memory:free */
+	/* prof_malloc_sample_object(tsd, block, size, usable size, backtrace) */
+	PROBE_OBJECT_SAMPLED,
+	PROBE_OBJECT_FREED,   /* prof_free_sampled_object(tsd, usable size, information) */
+	PROBE_EXTENT_SAMPLED, /* large_prof_info_set(extent, backtrace, size) */
+	PROBE_EXTENT_LEAVES,  /* prof_recent_alloc_reset(tsd, extent) */
 };
 
 /* realloc(NULL, n) ends in a jump to malloc, which counts it. */

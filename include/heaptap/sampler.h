@@ -10,6 +10,13 @@
  *
  * otel_memory is a contract of the OpenTelemetry eBPF profiler: USDT probes that an allocator fires
  * for what it samples, alloc(block, size, bytes it stands for) and free(block).
+ *
+ * jemalloc 5.3 with prof:true draws distances of a mean of 2^lg_prof_sample bytes. It gives each
+ * sample an extent of its own, and calls prof_malloc_sample_object() with the block's sizes, which
+ * calls large_prof_info_set() with the extent. Whatever frees or reallocates a sample calls
+ * prof_recent_alloc_reset() with its extent, and prof_free_sampled_object(), which gets neither
+ * extent nor block, once that is done: not after a realloc that failed, and after
+ * prof_malloc_sample_object() where a realloc is sampled, too. Nothing else calls any of them.
  */
 #ifndef HEAPTAP_SAMPLER_H
 #define HEAPTAP_SAMPLER_H
@@ -51,14 +58,18 @@ struct sampler_arg {
 
 struct sampler_point {
 	struct sampler_arg args[SAMPLER_ARGS]; /* of USDT probes */
-	__s64 interval_at; /* the variable that holds the mean distance, from here; 0: unknown */
-	__u32 flags;	   /* SAMPLER_* */
-	__u32 kind;	   /* enum probe_kind */
+	/* The variable that holds the mean distance, or with jemalloc its binary logarithm, from
+	 * here; 0: unknown.
+	 */
+	__s64 interval_at;
+	__u32 flags; /* SAMPLER_* */
+	__u32 kind;  /* enum probe_kind */
 };
 
 /* How an allocator's samples came to be, and so what their sum is. */
 enum sampler_estimate {
-	ESTIMATE_GEOMETRIC,  /* by chance, with a chance that is known: unbiased */
+	ESTIMATE_GEOMETRIC,  /* tcmalloc: by chance, with a chance that is known: unbiased */
+	ESTIMATE_JEMALLOC,   /* likewise */
 	ESTIMATE_SYSTEMATIC, /* at fixed distances: each stands for the bytes since the last one */
 	ESTIMATE_TOLD,	     /* the program itself has told what each stands for */
 	ESTIMATE_COUNT

@@ -5,12 +5,14 @@
 
 static bool is_free(const struct sampler_probe *probe)
 {
-	return probe->point.kind == PROBE_TOLD_FREE || probe->point.kind == PROBE_SPAN_FREE;
+	return probe->point.kind == PROBE_TOLD_FREE || probe->point.kind == PROBE_SPAN_FREE ||
+	       probe->point.kind == PROBE_OBJECT_FREED || probe->point.kind == PROBE_EXTENT_LEAVES;
 }
 
-static bool is_told_alloc(const struct sampler_probe *probe)
+static bool is_marked_alloc(const struct sampler_probe *probe)
 {
-	return probe->point.kind == PROBE_TOLD_ALLOC;
+	return probe->point.kind == PROBE_TOLD_ALLOC || probe->point.kind == PROBE_OBJECT_SAMPLED ||
+	       probe->point.kind == PROBE_EXTENT_SAMPLED;
 }
 
 static bool is_returning(const struct sampler_probe *probe)
@@ -33,7 +35,6 @@ static int attach_program(struct attach *attach, struct attach_places places,
 	for (size_t i = 0; i < probes->count; i++) {
 		const struct sampler_probe *probe = &probes->entries[i];
 		const struct probe_spec spec = {
-			.kind = probe->point.kind,
 			.offset = first + (uint32_t)i,
 		};
 
@@ -63,7 +64,7 @@ int sampler_attach(struct attach *attach, const struct attach_programs *programs
 
 	err = attach_program(attach, mark, probes, first, is_free);
 	if (!err)
-		err = attach_program(attach, mark, probes, first, is_told_alloc);
+		err = attach_program(attach, mark, probes, first, is_marked_alloc);
 	if (session)
 		return err ? err : attach_program(attach, both, probes, first, is_returning);
 	/* Returns before entries: an entry that is seen has its return seen too. */

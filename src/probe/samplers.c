@@ -18,6 +18,7 @@
 #include "elf/plt.h"
 #include "elf/symtab.h"
 #include "elf/usdt.h"
+#include "probe/sampler_jemalloc.h"
 #include "probe/usdt_args.h"
 
 #define RECORD_SLOW "_ZN8tcmalloc7Sampler20RecordAllocationSlowEm"
@@ -298,7 +299,8 @@ static bool is_all_allocator(const struct image *image)
 {
 	const char *slash = strrchr(image_path(image), '/');
 
-	return !strncmp(slash ? slash + 1 : image_path(image), "libtcmalloc", 11);
+	slash = slash ? slash + 1 : image_path(image);
+	return !strncmp(slash, "libtcmalloc", 11) || !strncmp(slash, "libjemalloc", 11);
 }
 
 static int add_function(struct image *image, struct sampler_probes *probes, const char *name,
@@ -356,6 +358,38 @@ static int add_tcmalloc(struct image *image, const struct symtab *symtab,
 				  parameter, &point);
 }
 
+static int add_jemalloc(struct image *image, const struct symtab *symtab,
+			struct sampler_probes *probes)
+{
+	struct sampler_point point = {.flags = is_all_allocator(image) ? SAMPLER_OWN_IMAGE : 0};
+	struct jemalloc_sampler sampler;
+	uint64_t interval;
+	int err;
+
+	if (!jemalloc_sampler_find(image, symtab, &sampler))
+		return 0;
+	interval = find_variable(image, sampler.interval);
+	if (!interval)
+		return 0;
+	probes->has_jemalloc = true;
+	/* Each before the one that is of no use without it. */
+	point.kind = PROBE_OBJECT_FREED;
+	err = add_function(image, probes, "prof_free_sampled_object", sampler.object_freed, 0,
+			   &point);
+	point.kind = PROBE_EXTENT_LEAVES;
+	if (!err)
+		err = add_function(image, probes, "prof_recent_alloc_reset", sampler.extent_leaves,
+				   0, &point);
+	point.kind = PROBE_EXTENT_SAMPLED;
+	if (!err)
+		err = add_function(image, probes, "large_prof_info_set", sampler.extent_sampled, 0,
+				   &point);
+	point.kind = PROBE_OBJECT_SAMPLED;
+	return err ? err
+		   : add_function(image, probes, "prof_malloc_sample_object",
+				  sampler.object_sampled, interval, &point);
+}
+
 int sampler_probes_find(struct image *image, bool markers_only, struct sampler_probes *ret)
 {
 	struct sampler_probes probes CLEANUP(sampler_probes) = {};
@@ -366,7 +400,10 @@ int sampler_probes_find(struct image *image, bool markers_only, struct sampler_p
 		err = symtab_load(image, &symtab);
 		if (!err)
 			err = add_tcmalloc(image, symtab, &probes);
-		else if (err != -ENOMEM)
+		if (!err)
+			err = add_jemalloc(image, symtab, &probes);
+		/* Without symbols. */
+		if (!symtab && err != -ENOMEM)
 			err = 0;
 	}
 	if (err)

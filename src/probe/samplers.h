@@ -34,6 +34,8 @@ struct sampler_probes {
 	 */
 	bool has_countdown;
 	bool has_blocks;
+	/* jemalloc with its profiler; what shows its samples shows their frees. */
+	bool has_jemalloc;
 };
 
 /*

@@ -32,6 +32,11 @@ static void describe_own_samples(struct profile *profile, const struct snapshot_
 			    "sampling: by tcmalloc itself, by chance, one per %" PRIu64
 			    " bytes on average: %" PRIu64 " samples; values are unbiased estimates",
 			    input->sample_bytes, counts[ESTIMATE_GEOMETRIC]);
+	if (counts[ESTIMATE_JEMALLOC])
+		add_comment(profile,
+			    "sampling: by jemalloc itself, by chance, one per %" PRIu64
+			    " bytes on average: %" PRIu64 " samples; values are unbiased estimates",
+			    input->sample_bytes, counts[ESTIMATE_JEMALLOC]);
 	if (counts[ESTIMATE_SYSTEMATIC])
 		add_comment(profile,
 			    "sampling: by tcmalloc's countdown, one per 16 MB and thread: %" PRIu64
@@ -45,7 +50,8 @@ static void describe_own_samples(struct profile *profile, const struct snapshot_
 			    "sampling: as the program tells (USDT probes otel_memory): %" PRIu64
 			    " samples; values are its own weights",
 			    counts[ESTIMATE_TOLD]);
-	if (!counts[ESTIMATE_GEOMETRIC] && !counts[ESTIMATE_SYSTEMATIC] && !counts[ESTIMATE_TOLD])
+	if (!counts[ESTIMATE_GEOMETRIC] && !counts[ESTIMATE_JEMALLOC] &&
+	    !counts[ESTIMATE_SYSTEMATIC] && !counts[ESTIMATE_TOLD])
 		add_comment(profile, "sampling: by the allocator itself, which has taken no "
 				     "sample so far");
 	add_comment(profile,

@@ -20,11 +20,14 @@
 #define C_FUNCTIONS                                                                                \
 	"malloc|calloc|realloc|reallocarray|reallocf|memalign|aligned_alloc|posix_memalign|"       \
 	"valloc|pvalloc|mallocx|rallocx|xallocx"
+/* What jemalloc's functions end in a jump to. */
+#define JEMALLOC_FUNCTIONS                                                                         \
+	"((_rjem_)?je_)?malloc_default|do_rallocx|(void\\* )?fallback_impl(<[a-z]*>)?"
 #define DROP_FRAMES                                                                                \
 	"(operator new( ?\\[\\])?|"                                                                \
-	"(__|__libc_|je_|_rjem_|tc_|mi_|rp|sn_|scudo_%s%s)?(" C_FUNCTIONS ")|"                     \
-	"tc_(new|malloc)[a-z_]*|tcmalloc::allocate_full_[a-z_]*|mi_[a-z_]*(alloc|memalign|new)[a-" \
-	"z_]*|"                                                                                    \
+	"(__|__libc_|je_|_rjem_|tc_|mi_|rp|sn_|scudo_%s%s)?(" C_FUNCTIONS ")|" JEMALLOC_FUNCTIONS  \
+	"|tc_(new|malloc)[a-z_]*|tcmalloc::allocate_full_[a-z_]*|mi_[a-z_]*(alloc|memalign|new)"   \
+	"[a-z_]*|"                                                                                 \
 	"__gnu_cxx::new_allocator<.*>::allocate|"                                                  \
 	"std::(__new_allocator|allocator|allocator_traits)<.*>::allocate)"
 
@@ -455,7 +458,7 @@ static int build(struct builder *builder)
 	profile->period_type.unit = profile_string(profile, "bytes");
 	/* Programs that tell of their samples do not tell how far apart they are. */
 	if (!input->own_samples || input->estimates[ESTIMATE_GEOMETRIC] ||
-	    input->estimates[ESTIMATE_SYSTEMATIC])
+	    input->estimates[ESTIMATE_JEMALLOC] || input->estimates[ESTIMATE_SYSTEMATIC])
 		profile->period = input->sample_bytes;
 	profile->time_nanos = input->time_ns;
 	profile->duration_nanos = input->duration_ns;

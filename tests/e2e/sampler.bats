@@ -13,6 +13,10 @@ needs_tcmalloc() {
 	[ -e "$WORKLOADS/linked/sites" ] || skip "needs libgoogle-perftools-dev"
 }
 
+needs_jemalloc() {
+	[ -e "$WORKLOADS/jemalloc/sites.whole" ] || skip "needs libjemalloc-dev"
+}
+
 needs_told() {
 	[ -e "$WORKLOADS/told" ] || skip "needs systemtap-sdt-dev"
 }
@@ -37,13 +41,13 @@ estimates() {
 	done
 }
 
-# is_unbiased SAMPLE_BYTES PROGRAM: RUNS recordings of `sites`, told to sample.
+# is_unbiased SAMPLE_BYTES PROGRAM [VARIABLE=VALUE]: RUNS recordings of `sites`, told to sample.
 is_unbiased() {
 	local run seed runs=()
 
 	for ((seed = 1; seed <= RUNS; seed++)); do
 		run=run$seed
-		TCMALLOC_SAMPLE_PARAMETER=$1 "$HEAPTAP" record --mode sampler -o "$run" -- \
+		env "${3:-TCMALLOC_SAMPLE_PARAMETER=$1}" "$HEAPTAP" record --mode sampler -o "$run" -- \
 			"$2" "$seed" >"$run.truth" 2>"$run.log"
 		estimates "$run"
 		runs+=("$run")
@@ -139,6 +143,94 @@ only_unarmed() {
 		"$HEAPTAP" record $options -o p -- "$WORKLOADS/linked/idle" </dev/null >out 2>log
 		! grep -q '^Sampler' log
 	done
+}
+
+@test "jemalloc's samples are unbiased, allocated and in use" {
+	needs_jemalloc
+	is_unbiased 65536 "$WORKLOADS/jemalloc/sites.whole" MALLOC_CONF=prof:true,lg_prof_sample:16
+	comments run1.0001.pb.gz | grep -q '^sampling: by jemalloc itself, by chance, one per 65536 bytes'
+	comments run1.0001.pb.gz | grep -q '^losses: none'
+	comments run1.0001.pb.gz | grep -q '^stacks: 100.00 % of alloc_space complete'
+	pprof -raw run1.0001.pb.gz | grep -qx 'Period: 65536'
+}
+
+# sampled_all NAME OPTION...: with one sample per byte jemalloc's are all allocations.
+sampled_all() {
+	local name=$1
+	shift
+
+	MALLOC_CONF=prof:true,lg_prof_sample:0 "$HEAPTAP" record --max-live 100000 "$@" -o "$name" -- \
+		"$WORKLOADS/jemalloc/$name.whole" >"$name.truth" 2>"$name.log"
+	grep -q "^Sampler: jemalloc's own, one sample per 1 bytes" "$name.log"
+	# Here jemalloc's own frames are left out, so each is a leaf. To its profiler an xallocx to the
+	# size that the block has in any case is nothing: the block stays mallocx's.
+	sed -i '/^below=x_\(xallocx\|mallocx\) /d; s/^below=x_/site=x_/' "$name.truth"
+	matches_truth "$name.truth" "$(last_snapshot "$name")"
+	comments "$(last_snapshot "$name")" | grep -q '^losses: none'
+	rm "$name".*.pb.gz
+}
+
+@test "what jemalloc samples is counted and freed exactly: every function, realloc, failures" {
+	needs_jemalloc
+	for name in calls realloc failures api_jemalloc cxx; do
+		sampled_all "$name"
+		sampled_all "$name" --mode sampler --attach perf
+		sampled_all "$name" --mode sampler --attach multi
+	done
+}
+
+@test "what jemalloc samples in one thread and frees in another" {
+	needs_jemalloc
+	MALLOC_CONF=prof:true,lg_prof_sample:0 "$HEAPTAP" record -o p -- \
+		"$WORKLOADS/jemalloc/threads.whole" 8000 >truth 2>log
+	matches_truth truth "$(last_snapshot p)"
+	comments "$(last_snapshot p)" | grep -q '^losses: none'
+}
+
+@test "a running process with jemalloc: what it has sampled before is not in use" {
+	needs_jemalloc
+	MALLOC_CONF=prof:true,lg_prof_sample:0 spawn idle "$WORKLOADS/jemalloc/idle.whole"
+	target=$PID
+	wait_for_line idle.out '^idle'
+	tell idle 'a 3000000'
+	wait_for_line idle.out '^done'
+	attach heaptap "$target" -o p
+	profiler=$PID
+	grep -q "^Sampler: jemalloc's own, one sample per 1 bytes.*--mode heap" heaptap.err
+	tell idle f
+	tell idle 'a 5000'
+	tell idle 'a 70000'
+	tell idle f
+	tell idle 'a 900'
+	wait_for_line idle.out '^done' "$PATIENCE" 6
+	kill -INT "$profiler"
+	wait_exit "$profiler"
+	[ "$(by_leaf "$(last_snapshot p)" alloc_space)" = 'idle_malloc 75900' ]
+	[ "$(by_leaf "$(last_snapshot p)" inuse_space)" = 'idle_malloc 5900' ]
+	[ "$(by_leaf "$(last_snapshot p)" inuse_objects)" = 'idle_malloc 2' ]
+	comments "$(last_snapshot p)" | grep -q '^losses: none'
+}
+
+@test "jemalloc that is not told to sample is not chosen by itself; asked for, what to do is said" {
+	needs_jemalloc
+	"$HEAPTAP" record -o p -- "$WORKLOADS/jemalloc/idle.whole" </dev/null >out 2>log
+	! grep -q '^Sampler' log
+	MALLOC_CONF=prof:true,prof_active:false "$HEAPTAP" record -o p -- \
+		"$WORKLOADS/jemalloc/idle.whole" </dev/null >out 2>log
+	! grep -q '^Sampler' log
+	"$HEAPTAP" record --mode sampler -o q -- "$WORKLOADS/jemalloc/idle.whole" </dev/null >out 2>log
+	grep -q '^Sampler: .*idle.whole, .*started with MALLOC_CONF=prof:true' log
+	comments "$(last_snapshot q)" | grep -q '^sampling: .* no sample so far'
+}
+
+@test "jemalloc without symbols" {
+	needs_jemalloc
+	strip -o stripped "$WORKLOADS/jemalloc/idle.whole"
+	export MALLOC_CONF=prof:true
+	run "$HEAPTAP" record --mode sampler -o p -- ./stripped
+	unset MALLOC_CONF
+	[ "$status" -eq 1 ]
+	[[ "$output" == *'nothing samples in '*' or has jemalloc 5.3 with its profiler and symbols'* ]]
 }
 
 told_exactly() { # PROGRAM OPTION...
@@ -271,4 +363,17 @@ is_untouched() { # PID FILE
 	sed -n 2p samplers | grep -q "tcmalloc's countdown: .heaptap record --mode sampler. .*TCMALLOC_SAMPLE_PARAMETER=524288"
 	sed -n 3p samplers | grep -q 'told tells of its samples'
 	sed -n 4p samplers | grep -q 'none of its own'
+}
+
+@test "doctor says whether jemalloc samples" {
+	needs_jemalloc
+	MALLOC_CONF=prof:true,lg_prof_sample:16 spawn sampling "$WORKLOADS/jemalloc/idle.whole"
+	sampling=$PID
+	spawn idle "$WORKLOADS/jemalloc/idle.whole"
+	wait_for_line sampling.out '^idle'
+	wait_for_line idle.out '^idle'
+	"$HEAPTAP" doctor -p "$sampling,$PID" >doctor.out
+	grep -E '^  sampler ' doctor.out >samplers
+	sed -n 1p samplers | grep -q "jemalloc's own, one sample per 65536 bytes: .heaptap record. takes these"
+	sed -n 2p samplers | grep -q "jemalloc's own, which no MALLOC_CONF turns on: .*MALLOC_CONF=prof:true"
 }

@@ -3,6 +3,7 @@
 #include "elf_fixture.h"
 
 #include "elf/symtab.h"
+#include "probe/sampler_jemalloc.h"
 #include "probe/samplers.h"
 
 #define FOLDER "/usr/lib/x86_64-linux-gnu/"
@@ -133,6 +134,99 @@ static void test_nothing_calls_it(void **state)
 	image_free(image);
 }
 
+/* jemalloc's functions, of which the first has LAST, and the names begin with PREFIX. */
+#define JEMALLOC                                                                                   \
+	"#define NAME_(a, b) a##b\n"                                                               \
+	"#define NAME(a, b) NAME_(a, b)\n"                                                         \
+	"#define JE(name) __attribute__((noipa)) NAME(PREFIX, name)\n"                             \
+	"unsigned long NAME(PREFIX, lg_prof_sample);\n"                                            \
+	"static long sum;\n"                                                                       \
+	"void JE(large_prof_info_set)(long a, long b, long c) { sum += c; }\n"                     \
+	"void JE(prof_recent_alloc_reset)(long a, long b) { sum += b; }\n"                         \
+	"void JE(prof_free_sampled_object)(long a, long b, long *c) { sum += *c; }\n"              \
+	"void JE(prof_malloc_sample_object)(long a, long b, long c, long d, long e)\n"             \
+	"{ NAME(PREFIX, large_prof_info_set)(a, LAST, c); sum += d; }\n"                           \
+	"int main(void) { return 0; }\n"
+
+static struct image *compile_jemalloc(const char *options)
+{
+	fixture_compile("jemalloc", ".c", JEMALLOC, options);
+	return fixture_open(fixture_path("jemalloc"));
+}
+
+static void test_jemalloc(void **state)
+{
+	static const unsigned int kinds[] = {
+		PROBE_OBJECT_FREED,
+		PROBE_EXTENT_LEAVES,
+		PROBE_EXTENT_SAMPLED,
+		PROBE_OBJECT_SAMPLED,
+	};
+	static const char *const options[] = {
+		"-O2 -DPREFIX=je_ -DLAST=e -pie -fPIE",
+		"-O2 -DPREFIX=_rjem_je_ -DLAST=e -no-pie",
+		"-O0 -DPREFIX= -DLAST=e -shared -fPIC",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+		struct image *image = compile_jemalloc(options[i]);
+		struct sampler_probes probes;
+
+		assert_int_equal(sampler_probes_find(image, false, &probes), 0);
+		assert_true(probes.has_jemalloc);
+		assert_true(sampler_probes_know_frees(&probes, false));
+		assert_int_equal(probes.count, ARRAY_SIZE(kinds));
+		for (size_t n = 0; n < ARRAY_SIZE(kinds); n++)
+			assert_int_equal(probes.entries[n].point.kind, kinds[n]);
+		assert_true(find(&probes, PROBE_OBJECT_SAMPLED)->point.interval_at != 0);
+		sampler_probes_fini(&probes);
+		/* Not looked for. */
+		assert_int_equal(sampler_probes_find(image, true, &probes), 0);
+		assert_int_equal(probes.count, 0);
+		image_free(image);
+	}
+}
+
+static void test_other_jemalloc(void **state)
+{
+	static const char *const options[] = {
+		/* No fifth argument. */
+		"-O2 -DPREFIX=je_ -DLAST=d",
+		/* Another name for one of them, or no names. */
+		"-O2 -DPREFIX=je_ -DLAST=e -Dlarge_prof_info_set=large_prof_tctx_set",
+		"-O2 -DPREFIX=je_ -DLAST=e -s",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+		struct image *image = compile_jemalloc(options[i]);
+		struct sampler_probes probes;
+
+		assert_int_equal(sampler_probes_find(image, false, &probes), 0);
+		assert_false(probes.has_jemalloc);
+		assert_int_equal(probes.count, 0);
+		sampler_probes_fini(&probes);
+		image_free(image);
+	}
+}
+
+static void test_jemalloc_interval(void **state)
+{
+	assert_int_equal(jemalloc_interval_parse(NULL), 0);
+	assert_int_equal(jemalloc_interval_parse(""), 0);
+	assert_int_equal(jemalloc_interval_parse("narenas:1,lg_prof_sample:3"), 0);
+	assert_int_equal(jemalloc_interval_parse("prof:true"), 1 << 19);
+	assert_int_equal(jemalloc_interval_parse("prof:true,"), 1 << 19);
+	assert_int_equal(jemalloc_interval_parse("prof:truest"), 0);
+	assert_int_equal(jemalloc_interval_parse("xprof:true"), 0);
+	assert_int_equal(jemalloc_interval_parse("prof:true,prof:false"), 0);
+	assert_int_equal(jemalloc_interval_parse("lg_prof_sample:0,prof:true"), 1);
+	assert_int_equal(jemalloc_interval_parse("prof:true,lg_prof_sample:0x10"), 1 << 16);
+	assert_int_equal(jemalloc_interval_parse("prof:true,lg_prof_sample:9x"), 1 << 19);
+	assert_true(jemalloc_interval_parse("prof:true,lg_prof_sample:99") == 1ull << 63);
+	assert_int_equal(jemalloc_interval_parse("prof:true,prof_active:false"), 0);
+	assert_int_equal(jemalloc_interval_parse("prof_active:true,prof:true"), 1 << 19);
+}
+
 static void find_damaged(int fd)
 {
 	struct sampler_probes probes;
@@ -172,9 +266,11 @@ static void test_interval(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_look_alike), cmocka_unit_test(test_callers_disagree),
-		cmocka_unit_test(test_gperftools), cmocka_unit_test(test_nothing_calls_it),
-		cmocka_unit_test(test_damaged),	   cmocka_unit_test(test_interval),
+		cmocka_unit_test(test_look_alike),	  cmocka_unit_test(test_callers_disagree),
+		cmocka_unit_test(test_gperftools),	  cmocka_unit_test(test_nothing_calls_it),
+		cmocka_unit_test(test_damaged),		  cmocka_unit_test(test_interval),
+		cmocka_unit_test(test_jemalloc),	  cmocka_unit_test(test_other_jemalloc),
+		cmocka_unit_test(test_jemalloc_interval),
 	};
 
 	return cmocka_run_group_tests_name("samplers", tests, fixture_setup, fixture_teardown);

@@ -159,7 +159,8 @@ ifneq ($(wildcard /usr/include/$(shell $(CC) -print-multiarch)/sys/sdt.h /usr/in
 VARIANTS += told semaphores/told
 endif
 ifneq ($(wildcard /usr/include/jemalloc/jemalloc.h),)
-VARIANTS += $(MATRIX:%=jemalloc/%) jemalloc/cxx api_jemalloc
+VARIANTS += $(MATRIX:%=jemalloc/%) jemalloc/cxx api_jemalloc \
+	$(patsubst %,jemalloc/%.whole,sites idle calls realloc failures threads api_jemalloc cxx)
 endif
 ifneq ($(wildcard /usr/include/mimalloc.h),)
 VARIANTS += mi/prefixed api_mimalloc
