@@ -394,7 +394,8 @@ static int probe_samplers(struct allocators *allocators, struct new_files *files
 		struct sampler_probes probes CLEANUP(sampler_probes) = {};
 
 		allocators->searched++;
-		err = sampler_probes_find(files->entries[i].image, false, &probes);
+		err = sampler_probes_find(files->entries[i].image, allocators->locator, false,
+					  &probes);
 		if (err)
 			return log_error(err, "search for allocators that sample");
 		if (probes.count)

@@ -178,7 +178,7 @@ static void describe_jemalloc(const struct sampler_survey *survey)
 /* What `record --mode sampler` would take. Returns whether there is anything. */
 static bool describe_sampler(const struct process_points *process)
 {
-	struct sampler_survey survey = {};
+	struct sampler_survey survey = {.locator = process->locator};
 
 	sampler_survey_ask(&survey, process->pid);
 	for (size_t i = 0; i < process->count; i++)

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "heaptap/weight.h"
 #include "probe/sampler_jemalloc.h"
@@ -53,7 +54,7 @@ void sampler_survey_ask(struct sampler_survey *survey, pid_t pid)
 int sampler_survey_image(struct sampler_survey *survey, struct image *image, bool markers_only)
 {
 	struct sampler_probes probes CLEANUP(sampler_probes) = {};
-	int err = sampler_probes_find(image, markers_only, &probes);
+	int err = sampler_probes_find(image, survey->locator, markers_only, &probes);
 
 	if (err)
 		return err;
@@ -168,6 +169,28 @@ static bool is_as_good(const struct sampler_survey *survey)
 		(survey->jemalloc_interval && survey->has_jemalloc));
 }
 
+/* The same files as the session's own locator looks into, for which it is too early. */
+static int survey_by_options(struct sampler_survey *ret, const struct session_options *options,
+			     const struct target *target, bool explicitly)
+{
+	struct locator *locator CLEANUP(locator) = NULL;
+	const struct locate_options locate = {
+		.debug_dirs = options->debug_dirs,
+		.debug_dir_count = options->debug_dir_count,
+		.root_fd = target_open_root(target),
+	};
+	int err = locator_new(&locate, &locator);
+
+	if (!err) {
+		ret->locator = locator;
+		err = survey_target(ret, target, explicitly);
+		ret->locator = NULL;
+	}
+	if (locate.root_fd >= 0)
+		close(locate.root_fd);
+	return err;
+}
+
 static void explain_jemalloc(const struct sampler_survey *survey, const char *how)
 {
 	if (survey->jemalloc_interval)
@@ -217,7 +240,7 @@ int samplers_choose(struct session_options *options, const struct target *target
 	if (!explicitly && (options->mode_given || options->rate_given || options->mappings ||
 			    options->symbol_prefix || !target_is_single(target)))
 		return 0;
-	err = survey_target(&survey, target, explicitly);
+	err = survey_by_options(&survey, options, target, explicitly);
 	if (err)
 		return log_error(err, "look for allocators that sample");
 	if (!explicitly && !is_as_good(&survey))

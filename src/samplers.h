@@ -24,6 +24,8 @@ struct sampler_survey {
 	 */
 	uint64_t interval;
 	uint64_t jemalloc_interval;
+	/* As in sampler_probes_find(); not owned, set by the caller. */
+	struct locator *locator;
 	size_t files;
 	bool tells;	    /* otel_memory probes */
 	bool has_countdown; /* gperftools' tcmalloc */

@@ -264,6 +264,13 @@ static bool is_stripped(const struct image *image)
 	return true;
 }
 
+int locate_debug_file(struct locator *locator, struct image *image, struct image **ret)
+{
+	if (!is_stripped(image))
+		return -ENOENT;
+	return debuginfo_find(locator->debuginfo, image, locator->root_fd, false, ret);
+}
+
 static int likelihood(const struct failure *failure)
 {
 	return 2 * (failure->resembles != NULL) + failure->is_static;

@@ -54,6 +54,12 @@ int locate_more(struct locator *locator, struct image *image,
 		struct located_function **ret, size_t *ret_count);
 
 /*
+ * The separate debug file of a stripped image; no server is asked. Errors: -ENOENT if it is not
+ * stripped or has none, -ENOMEM.
+ */
+int locate_debug_file(struct locator *locator, struct image *image, struct image **ret);
+
+/*
  * What locate_more() has searched in vain, and what to do, for the end of a message: "/opt/app is
  * statically linked and stripped; searched ...". Of several images the one is described that most
  * likely has the allocator. "" before the first.

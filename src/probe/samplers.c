@@ -358,7 +358,8 @@ static int add_tcmalloc(struct image *image, const struct symtab *symtab,
 				  parameter, &point);
 }
 
-static int add_jemalloc(struct image *image, const struct symtab *symtab,
+/* names: the image itself, or its debug file. */
+static int add_jemalloc(struct image *image, struct image *names, const struct symtab *symtab,
 			struct sampler_probes *probes)
 {
 	struct sampler_point point = {.flags = is_all_allocator(image) ? SAMPLER_OWN_IMAGE : 0};
@@ -368,7 +369,7 @@ static int add_jemalloc(struct image *image, const struct symtab *symtab,
 
 	if (!jemalloc_sampler_find(image, symtab, &sampler))
 		return 0;
-	interval = find_variable(image, sampler.interval);
+	interval = find_variable(names, sampler.interval);
 	if (!interval)
 		return 0;
 	probes->has_jemalloc = true;
@@ -390,7 +391,22 @@ static int add_jemalloc(struct image *image, const struct symtab *symtab,
 				  sampler.object_sampled, interval, &point);
 }
 
-int sampler_probes_find(struct image *image, bool markers_only, struct sampler_probes *ret)
+static int add_jemalloc_by_debug_file(struct image *image, struct locator *locator,
+				      struct sampler_probes *probes)
+{
+	struct image *debug CLEANUP(image) = NULL;
+	struct symtab *symtab CLEANUP(symtab) = NULL;
+	int err = locate_debug_file(locator, image, &debug);
+
+	if (!err)
+		err = symtab_load(debug, &symtab);
+	if (err)
+		return err == -ENOMEM ? err : 0;
+	return add_jemalloc(image, debug, symtab, probes);
+}
+
+int sampler_probes_find(struct image *image, struct locator *locator, bool markers_only,
+			struct sampler_probes *ret)
 {
 	struct sampler_probes probes CLEANUP(sampler_probes) = {};
 	struct symtab *symtab CLEANUP(symtab) = NULL;
@@ -401,10 +417,12 @@ int sampler_probes_find(struct image *image, bool markers_only, struct sampler_p
 		if (!err)
 			err = add_tcmalloc(image, symtab, &probes);
 		if (!err)
-			err = add_jemalloc(image, symtab, &probes);
+			err = add_jemalloc(image, image, symtab, &probes);
 		/* Without symbols. */
 		if (!symtab && err != -ENOMEM)
 			err = 0;
+		if (!err && locator && !probes.has_jemalloc)
+			err = add_jemalloc_by_debug_file(image, locator, &probes);
 	}
 	if (err)
 		return err;

@@ -13,6 +13,7 @@
 #include "elf/image.h"
 #include "heaptap/probe.h"
 #include "heaptap/sampler.h"
+#include "probe/locate.h"
 
 struct sampler_probe {
 	const char *name;   /* in words, static */
@@ -39,10 +40,12 @@ struct sampler_probes {
 };
 
 /*
+ * locator: for jemalloc's names in a stripped image's debug file; NULL: not looked for there.
  * markers_only: USDT probes alone, which cost no look at symbols and code. Errors: -ENOMEM, -E2BIG
  * for more than SAMPLER_POINTS_MAX.
  */
-int sampler_probes_find(struct image *image, bool markers_only, struct sampler_probes *ret);
+int sampler_probes_find(struct image *image, struct locator *locator, bool markers_only,
+			struct sampler_probes *ret);
 void sampler_probes_fini(struct sampler_probes *probes);
 
 static inline void cleanup_sampler_probes(struct sampler_probes *probes)

@@ -223,12 +223,17 @@ sampled_all() {
 	comments "$(last_snapshot q)" | grep -q '^sampling: .* no sample so far'
 }
 
-@test "jemalloc without symbols" {
+@test "jemalloc with its symbols in a debug file, or without any" {
 	needs_jemalloc
 	strip -o stripped "$WORKLOADS/jemalloc/idle.whole"
-	export MALLOC_CONF=prof:true
+	id=$(readelf -n stripped | sed -n 's/.*Build ID: //p')
+	mkdir -p "debug/.build-id/${id:0:2}"
+	objcopy --only-keep-debug "$WORKLOADS/jemalloc/idle.whole" "debug/.build-id/${id:0:2}/${id:2}.debug"
+	export MALLOC_CONF=prof:true,lg_prof_sample:0
+	"$HEAPTAP" record --debug-dir debug -o d -- ./stripped </dev/null >out 2>log
+	grep -q "^Sampler: jemalloc's own, one sample per 1 bytes" log
+	[ "$(by_leaf "$(last_snapshot d)" inuse_space | grep idle)" = 'idle_malloc 1048576' ]
 	run "$HEAPTAP" record --mode sampler -o p -- ./stripped
-	unset MALLOC_CONF
 	[ "$status" -eq 1 ]
 	[[ "$output" == *'nothing samples in '*' or has jemalloc 5.3 with its profiler and symbols'* ]]
 }

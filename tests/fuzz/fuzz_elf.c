@@ -49,7 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	if (!runtimes_new(no_variable, NULL, &runtimes))
 		runtimes_note_image(runtimes, image);
-	sampler_probes_find(image, false, &samplers);
+	sampler_probes_find(image, NULL, false, &samplers);
 	find_points(image, -1, LINKAGE_NOT_LOADED);
 	find_points(image, image_fd(image), 0);
 	if (symtab_load(image, &symtab))

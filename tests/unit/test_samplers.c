@@ -61,7 +61,7 @@ static void test_look_alike(void **state)
 		const struct symbol *symbol;
 		uint64_t vaddr;
 
-		assert_int_equal(sampler_probes_find(image, false, &probes), 0);
+		assert_int_equal(sampler_probes_find(image, NULL, false, &probes), 0);
 		assert_true(probes.has_countdown);
 		assert_true(probes.has_blocks);
 		assert_true(sampler_probes_know_frees(&probes, true));
@@ -90,7 +90,7 @@ static void test_callers_disagree(void **state)
 	struct image *image = compile("another", "-pie -fPIE");
 	struct sampler_probes probes;
 
-	assert_int_equal(sampler_probes_find(image, false, &probes), 0);
+	assert_int_equal(sampler_probes_find(image, NULL, false, &probes), 0);
 	assert_true(probes.has_countdown);
 	assert_false(probes.has_blocks);
 	assert_false(sampler_probes_know_frees(&probes, true));
@@ -98,7 +98,7 @@ static void test_callers_disagree(void **state)
 	assert_int_equal(probes.entries[0].point.flags, 0);
 	sampler_probes_fini(&probes);
 	/* Not looked for. */
-	assert_int_equal(sampler_probes_find(image, true, &probes), 0);
+	assert_int_equal(sampler_probes_find(image, NULL, true, &probes), 0);
 	assert_int_equal(probes.count, 0);
 	image_free(image);
 }
@@ -111,7 +111,7 @@ static void test_gperftools(void **state)
 	if (access(FOLDER "libtcmalloc.so.4", R_OK))
 		skip();
 	image = fixture_open(FOLDER "libtcmalloc.so.4");
-	assert_int_equal(sampler_probes_find(image, false, &probes), 0);
+	assert_int_equal(sampler_probes_find(image, NULL, false, &probes), 0);
 	assert_true(probes.has_countdown && probes.has_blocks);
 	assert_int_equal(probes.count, 3);
 	assert_true(find(&probes, PROBE_SAMPLED)->point.flags & SAMPLER_OWN_IMAGE);
@@ -128,7 +128,7 @@ static void test_nothing_calls_it(void **state)
 	if (access(FOLDER "libtcmalloc_minimal.so.4", R_OK))
 		skip();
 	image = fixture_open(FOLDER "libtcmalloc_minimal.so.4");
-	assert_int_equal(sampler_probes_find(image, false, &probes), 0);
+	assert_int_equal(sampler_probes_find(image, NULL, false, &probes), 0);
 	assert_false(probes.has_countdown);
 	assert_int_equal(probes.count, 0);
 	image_free(image);
@@ -172,7 +172,7 @@ static void test_jemalloc(void **state)
 		struct image *image = compile_jemalloc(options[i]);
 		struct sampler_probes probes;
 
-		assert_int_equal(sampler_probes_find(image, false, &probes), 0);
+		assert_int_equal(sampler_probes_find(image, NULL, false, &probes), 0);
 		assert_true(probes.has_jemalloc);
 		assert_true(sampler_probes_know_frees(&probes, false));
 		assert_int_equal(probes.count, ARRAY_SIZE(kinds));
@@ -181,7 +181,7 @@ static void test_jemalloc(void **state)
 		assert_true(find(&probes, PROBE_OBJECT_SAMPLED)->point.interval_at != 0);
 		sampler_probes_fini(&probes);
 		/* Not looked for. */
-		assert_int_equal(sampler_probes_find(image, true, &probes), 0);
+		assert_int_equal(sampler_probes_find(image, NULL, true, &probes), 0);
 		assert_int_equal(probes.count, 0);
 		image_free(image);
 	}
@@ -201,7 +201,7 @@ static void test_other_jemalloc(void **state)
 		struct image *image = compile_jemalloc(options[i]);
 		struct sampler_probes probes;
 
-		assert_int_equal(sampler_probes_find(image, false, &probes), 0);
+		assert_int_equal(sampler_probes_find(image, NULL, false, &probes), 0);
 		assert_false(probes.has_jemalloc);
 		assert_int_equal(probes.count, 0);
 		sampler_probes_fini(&probes);
@@ -234,7 +234,7 @@ static void find_damaged(int fd)
 
 	if (image_open(fd, "/nowhere/damaged", &image))
 		return;
-	if (!sampler_probes_find(image, false, &probes))
+	if (!sampler_probes_find(image, NULL, false, &probes))
 		sampler_probes_fini(&probes);
 	image_free(image);
 }
