@@ -534,7 +534,9 @@ for mode in perf multi session; do
 	*) check "$mode: a clear error where it is not supported" test_unsupported_mode "$mode" ;;
 	esac
 done
-use_mode "${MODES[-1]}"
+# These place no probes.
+MODE=none
+HEAPTAP=$PLAIN_HEAPTAP
 check 'mappings, by smaps' test_mappings
 check 'growth' test_growth
 check 'page faults: every program loads' test_fault_programs_load
