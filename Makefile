@@ -42,7 +42,7 @@ CHECK_PACKAGES := libcmocka-dev bats perl procps python3 g++ golang-go redis-ser
 	libmimalloc-dev libunwind-dev lld runc busybox-static systemtap-sdt-dev
 KERNEL_PACKAGES := qemu-system-x86 busybox-static cpio
 BENCH_PACKAGES := google-perftools libgoogle-perftools4 libjemalloc2 libmimalloc2.0 heaptrack jq \
-	procps
+	procps redis-server redis-tools
 
 # ------------------------------------------------------------------ flags
 
@@ -185,6 +185,8 @@ bench: deps-bench ## cost of a malloc+free pair, heaptap beside its rivals and b
 	$(Q)BUILD=$(OUTPUT) tests/bench/allocators.bash
 	@echo
 	$(Q)BUILD=$(OUTPUT) tests/bench/modes.bash
+	@echo
+	$(Q)BUILD=$(OUTPUT) tests/bench/sampler.bash
 	@echo
 	$(Q)BUILD=$(OUTPUT) tests/bench/unwind.bash
 	@echo

@@ -4,8 +4,8 @@
 # What `record --mode sampler` costs, to a program that does nothing but malloc and free, and to
 # redis-server. A CPU's speed is no constant here, so programs are not measured one after the other: a
 # profiled and an unprofiled one, each with its own copy of the allocator's library, take turns of 5 ms
-# on one CPU, and the median of the turns' ratios counts. Both redis-servers get the same load, and
-# their CPU time counts, in turns of a second or so.
+# on one CPU, and the median of the turns' ratios counts. One redis-server gets the same load with a
+# profiler and without by turns, and its CPU time counts.
 #
 # Two equal programs differ by some percent, by where their memory happens to lie: each row is measured
 # with ROUNDS pairs of processes, and the median of these counts.
@@ -112,45 +112,43 @@ cpu_us() {
 	cat "/proc/$1"/task/*/schedstat | awk '{ ns += $1 } END { printf "%.0f\n", ns / 1000 }'
 }
 
-# start_redis COLUMN: sets MEMBER.
 start_redis() {
-	copy_library "$1"
-	: >"$1/log"
-	TCMALLOC_SAMPLE_PARAMETER=524288 LD_PRELOAD="$WORK/$1/$LIBRARY" redis-server --port 0 \
-		--unixsocket "$WORK/$1/socket" --save '' --dir "$WORK/$1" >"$1/log" &
-	MEMBER=$!
-	STARTED+=("$MEMBER")
-	wait_for "$1/log" 'ready to accept connections' "$MEMBER"
+	copy_library server
+	: >server/log
+	TCMALLOC_SAMPLE_PARAMETER=524288 LD_PRELOAD="$WORK/server/$LIBRARY" redis-server --port 0 \
+		--unixsocket "$WORK/server/socket" --save '' --dir "$WORK/server" >server/log &
+	TARGET=$!
+	STARTED+=("$TARGET")
+	wait_for server/log 'ready to accept connections' "$TARGET"
 }
 
-# load_redis COLUMN PID: appends the CPU time of a turn to COLUMN/out.
+# load_redis: prints the CPU time of a turn.
 load_redis() {
 	local before
 
-	before=$(cpu_us "$2")
-	redis-benchmark -s "$WORK/$1/socket" -t set,lpush,lpop,sadd -n "$REQUESTS" -r 100000 -d 200 -P 8 \
+	before=$(cpu_us "$TARGET")
+	redis-benchmark -s "$WORK/server/socket" -t set,lpush,lpop,sadd -n "$REQUESTS" -r 100000 -d 200 -P 8 \
 		-q >/dev/null
-	echo $(($(cpu_us "$2") - before)) >>"$1/out"
+	echo $(($(cpu_us "$TARGET") - before))
 }
 
+# One server, with a profiler in every second turn: two servers differ by more than the profiler costs.
 measure_redis() {
-	local unprofiled turn
+	local turn
 
 	mkdir -p unprofiled profiled
 	rm -f unprofiled/* profiled/*
-	start_redis unprofiled
-	unprofiled=$MEMBER
-	start_redis profiled
-	TARGET=$MEMBER
-	start_heaptap --mode sampler
+	start_redis
+	load_redis >/dev/null
 	for ((turn = 0; turn < REDIS_TURNS; turn++)); do
-		load_redis unprofiled "$unprofiled"
-		load_redis profiled "$TARGET"
+		load_redis >>unprofiled/out
+		start_heaptap --mode sampler
+		load_redis >>profiled/out
+		kill -INT "$PROFILER"
+		wait "$PROFILER" || true
 	done
-	kill -INT "$PROFILER"
-	wait "$PROFILER" || true
-	kill "$unprofiled" "$TARGET"
-	wait "$unprofiled" "$TARGET" || true
+	kill "$TARGET"
+	wait "$TARGET" || true
 	summarize >rounds
 	judge 'redis-server, us of CPU per turn, every 512 KiB' "$LIMIT"
 }
