@@ -78,7 +78,8 @@ $(OUTPUT)/%.skel.h: $(OUTPUT)/%.bpf.o
 	$(Q)$(BPFTOOL) gen skeleton $(OUTPUT)/$*.linked.bpf.o name $*_bpf > $@
 
 # The files that include the skeletons.
-$(OUTPUT)/obj/kernel.o $(OUTPUT)/obj/kernel_identify.o $(OUTPUT)/obj/kernel_samplers.o: | $(OUTPUT)/heaptap.skel.h
+$(addprefix $(OUTPUT)/obj/,kernel.o kernel_epochs.o kernel_identify.o kernel_mappings.o kernel_samplers.o): \
+	| $(OUTPUT)/heaptap.skel.h
 $(OUTPUT)/obj/counter.o: | $(OUTPUT)/counter.skel.h
 
 $(OUTPUT)/obj/%.o: src/%.c | $(OUTPUT)
