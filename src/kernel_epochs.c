@@ -3,10 +3,10 @@
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <sched.h>
-#include <time.h>
 
 #include "kernel_maps.h"
 #include "kernel_private.h"
+#include "util/clock.h"
 
 static volatile struct epoch_state *epoch_state(const struct kernel *kernel)
 {
@@ -16,14 +16,13 @@ static volatile struct epoch_state *epoch_state(const struct kernel *kernel)
 int kernel_close_epoch(struct kernel *kernel, enum epoch_reason reason)
 {
 	volatile struct epoch_state *state = epoch_state(kernel);
-	struct timespec now;
+	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
 	__u32 epoch;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
 	/* A program that holds the lock is at most preempted, never asleep. */
 	while (__sync_val_compare_and_swap(&state->closing, 0, 1))
 		sched_yield();
-	epoch = epoch_close_locked(state, reason, now.tv_sec * 1000000000ull + now.tv_nsec);
+	epoch = epoch_close_locked(state, reason, now_ns);
 	__sync_lock_release(&state->closing);
 	return epoch ? 0 : -EAGAIN;
 }

@@ -212,25 +212,6 @@ static int mend(struct space *space)
 	return err ? err : address_space_remove(space->ranges, done, UINT64_MAX - done);
 }
 
-/* By serial; NULL if it is not known yet. */
-static const struct snapshot_process *find_process(const struct mappings *mappings, uint32_t serial,
-						   size_t *ret_index)
-{
-	size_t count, low = 0, high;
-	const struct snapshot_process *list = processes_list(mappings->processes, &count);
-
-	for (high = count; low < high;) {
-		size_t middle = low + (high - low) / 2;
-
-		if (list[middle].serial < serial)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	*ret_index = low;
-	return low < count && list[low].serial == serial ? &list[low] : NULL;
-}
-
 static int mend_all(struct mappings *mappings)
 {
 	struct space *space, *next;
@@ -239,7 +220,7 @@ static int mend_all(struct mappings *mappings)
 	HASH_ITER (hh, mappings->spaces, space, next) {
 		size_t index;
 		const struct snapshot_process *process =
-			find_process(mappings, space->serial, &index);
+			processes_find(mappings->processes, space->serial, &index);
 
 		if (process && process->pid)
 			space->pid = process->pid;
@@ -291,7 +272,7 @@ void mappings_forget_gone(struct mappings *mappings)
 		struct process_life life;
 		size_t index;
 
-		if (!find_process(mappings, space->serial, &index))
+		if (!processes_find(mappings->processes, space->serial, &index))
 			continue;
 		life = processes_life(mappings->processes, index);
 		if (!life.gone_ns || life.last)

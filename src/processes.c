@@ -289,6 +289,13 @@ const struct snapshot_process *processes_list(const struct processes *processes,
 	return processes->list;
 }
 
+const struct snapshot_process *processes_find(const struct processes *processes, uint32_t serial,
+					      size_t *ret_index)
+{
+	*ret_index = place_of(processes, serial);
+	return is_known(processes, serial) ? &processes->list[*ret_index] : NULL;
+}
+
 struct process_life processes_life(const struct processes *processes, size_t index)
 {
 	return (struct process_life){

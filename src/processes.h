@@ -42,6 +42,10 @@ bool processes_are_many(const struct processes *processes);
 /* By serial; valid until the next update or settle. */
 const struct snapshot_process *processes_list(const struct processes *processes, size_t *ret_count);
 
+/* The one with a serial, and its index in the list; NULL if it is not known. */
+const struct snapshot_process *processes_find(const struct processes *processes, uint32_t serial,
+					      size_t *ret_index);
+
 /* Of the process at an index of the list. */
 struct process_life {
 	uint64_t start_ns; /* CLOCK_MONOTONIC: since when it is known under this serial */

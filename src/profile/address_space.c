@@ -43,7 +43,6 @@ RB_HEAD(range_tree, range);
 
 struct address_space {
 	struct range_tree ranges;
-	size_t count;
 	struct taken *taken;
 	int (*changed)(void *arg, const struct mapper *mapper, const struct mapped_change *change);
 	void *arg;
@@ -142,7 +141,6 @@ static struct range *range_new(struct origin *origin, uint64_t start, uint64_t e
 static void insert(struct address_space *space, struct range *range)
 {
 	RB_INSERT(range_tree, &space->ranges, range);
-	space->count++;
 }
 
 /* Makes an address a border between ranges. */
@@ -197,7 +195,6 @@ static int cut(struct address_space *space, uint64_t start, uint64_t end, struct
 	for (range = find(space, start); range && range->start < end && !err; range = next) {
 		next = RB_NEXT(range_tree, NULL, range);
 		RB_REMOVE(range_tree, &space->ranges, range);
-		space->count--;
 		range->next = NULL;
 		*tail = range;
 		tail = &range->next;
@@ -399,18 +396,6 @@ int address_space_reserve(struct address_space *space, uint64_t start, uint64_t 
 			err = space->changed(space->arg, &range->origin->mapper, &change);
 	}
 	return err;
-}
-
-bool address_space_has(const struct address_space *space, uint64_t address)
-{
-	const struct range *range = find(space, address);
-
-	return range && range->start <= address;
-}
-
-size_t address_space_count(const struct address_space *space)
-{
-	return space->count;
 }
 
 bool address_space_gap(const struct address_space *space, uint64_t start, uint64_t end,

@@ -63,15 +63,11 @@ int address_space_move(struct address_space *space, uint32_t tid, uint64_t start
 /* A range is without access, or its memory was given back; or that is over. */
 int address_space_reserve(struct address_space *space, uint64_t start, uint64_t size,
 			  bool reserved);
-/* Something is known at a place, if only that it is nobody's. */
-bool address_space_has(const struct address_space *space, uint64_t address);
-
-/* The first part of a range that is not known, if there is one. */
+/* The first part of a range that is not known, not even as nobody's, if there is one. */
 bool address_space_gap(const struct address_space *space, uint64_t start, uint64_t end,
 		       uint64_t *ret_start, uint64_t *ret_end);
 
 /* Bytes that mappers have mapped. */
 uint64_t address_space_bytes(const struct address_space *space);
-size_t address_space_count(const struct address_space *space);
 
 #endif

@@ -152,18 +152,6 @@ static int find_site(struct heap *heap, const struct site_key *key, struct heap_
 	return 0;
 }
 
-int heap_add(struct heap *heap, const struct site_key *key, const struct site_counters *counters)
-{
-	struct heap_site *site;
-	int err = find_site(heap, key, &site);
-
-	if (err)
-		return err;
-	sum_add(&site->alloc, &counters->alloc);
-	sum_add(&site->freed, &counters->freed);
-	return 0;
-}
-
 int heap_add_mapped(struct heap *heap, const struct site_key *key,
 		    const struct site_counters *counters, int64_t reserved)
 {
@@ -176,6 +164,11 @@ int heap_add_mapped(struct heap *heap, const struct site_key *key,
 	sum_add(&site->freed, &counters->freed);
 	site->reserved += reserved;
 	return 0;
+}
+
+int heap_add(struct heap *heap, const struct site_key *key, const struct site_counters *counters)
+{
+	return heap_add_mapped(heap, key, counters, 0);
 }
 
 int heap_inherit(struct heap *heap, uint32_t serial, uint64_t stack_id, const struct weight *weight)
