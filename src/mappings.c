@@ -30,6 +30,7 @@ struct mappings {
 	struct space *spaces;
 	uint64_t bytes;
 	uint64_t lost; /* events, as far as that is mended */
+	bool unsure;   /* what an event was about is not known any more */
 };
 
 int mappings_new(struct kernel *kernel, struct processes *processes, struct heap *heap,
@@ -149,14 +150,10 @@ static int find_space(struct mappings *mappings, uint32_t serial, pid_t pid, str
 	return 0;
 }
 
-static int apply(void *arg, const struct mapping_event *event)
+static int apply_to(struct space *space, const struct mapping_event *event)
 {
 	const struct mapper mapper = {.stack_id = event->stack_id, .thread = event->thread};
-	struct space *space;
-	int err = find_space(arg, event->serial, (pid_t)event->tid, &space);
 
-	if (err)
-		return err;
 	switch (event->change) {
 	case MAPPING_ADD:
 		return address_space_add(space->ranges, event->start, event->size, &mapper);
@@ -174,6 +171,20 @@ static int apply(void *arg, const struct mapping_event *event)
 		return address_space_reserve(space->ranges, event->start, event->size,
 					     event->change == MAPPING_RESERVE);
 	}
+	return 0;
+}
+
+static int apply(void *arg, const struct mapping_event *event)
+{
+	struct mappings *mappings = arg;
+	struct space *space;
+	int err = find_space(mappings, event->serial, (pid_t)event->tid, &space);
+
+	if (!err)
+		err = apply_to(space, event);
+	if (err != -ENOENT)
+		return err;
+	mappings->unsure = true;
 	return 0;
 }
 
@@ -257,9 +268,10 @@ int mappings_update(struct mappings *mappings)
 	uint64_t lost = lost_events(mappings);
 	int err = kernel_consume_mappings(mappings->kernel, apply, mappings);
 
-	if (!err && lost != mappings->lost) {
+	if (!err && (lost != mappings->lost || mappings->unsure)) {
 		err = mend_all(mappings);
 		mappings->lost = lost;
+		mappings->unsure = false;
 	}
 	return err;
 }

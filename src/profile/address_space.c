@@ -299,7 +299,7 @@ int address_space_take_back(struct address_space *space, uint32_t tid)
 	int err = 0;
 
 	if (!taken)
-		return 0;
+		return -ENOENT;
 	range = taken->ranges;
 	taken->ranges = NULL;
 	for (; range && !err; range = next) {
@@ -361,7 +361,7 @@ int address_space_move(struct address_space *space, uint32_t tid, uint64_t start
 	int err;
 
 	if (!taken)
-		return 0;
+		return -ENOENT;
 	err = address_space_remove(space, start, size);
 	if (!err) {
 		move.origin = origin_new(mapper);

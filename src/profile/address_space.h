@@ -49,7 +49,8 @@ int address_space_add(struct address_space *space, uint64_t start, uint64_t size
 int address_space_remove(struct address_space *space, uint64_t start, uint64_t size);
 /*
  * Removes a range and keeps what it held until the thread's next one, for the two below. Until
- * then its bytes count as unmapped.
+ * then its bytes count as unmapped. The two return -ENOENT if it was not kept: too many threads
+ * have taken something since.
  */
 int address_space_take(struct address_space *space, uint32_t tid, uint64_t start, uint64_t size);
 int address_space_take_back(struct address_space *space, uint32_t tid);
