@@ -8,6 +8,7 @@
  * the whole file.
  */
 #include "elf/debuginfo.h"
+#include "elf/section.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -96,31 +97,14 @@ void debuginfo_free(struct debuginfo *debuginfo)
 	free(debuginfo);
 }
 
-static Elf_Scn *find_section(Elf *elf, const char *wanted, GElf_Shdr *shdr)
-{
-	Elf_Scn *scn = NULL;
-	size_t names;
-
-	if (elf_getshdrstrndx(elf, &names))
-		return NULL;
-	while ((scn = elf_nextscn(elf, scn))) {
-		const char *name =
-			gelf_getshdr(scn, shdr) ? elf_strptr(elf, names, shdr->sh_name) : NULL;
-
-		if (name && !strcmp(name, wanted))
-			return scn;
-	}
-	return NULL;
-}
-
 bool debuginfo_has_dwarf(const struct image *image)
 {
 	Elf *elf CLEANUP(elf) = image_elf_new(image);
 	GElf_Shdr shdr;
 
 	return elf &&
-	       (find_section(elf, ".debug_info", &shdr) ||
-		find_section(elf, ".zdebug_info", &shdr)) &&
+	       (section_find(elf, ".debug_info", &shdr) ||
+		section_find(elf, ".zdebug_info", &shdr)) &&
 	       shdr.sh_type != SHT_NOBITS;
 }
 
@@ -168,7 +152,7 @@ static void read_link(struct search *search)
 	GElf_Shdr shdr;
 	size_t length;
 
-	scn = elf ? find_section(elf, ".gnu_debuglink", &shdr) : NULL;
+	scn = elf ? section_find(elf, ".gnu_debuglink", &shdr) : NULL;
 	if (!scn || shdr.sh_type == SHT_NOBITS || shdr.sh_size > LINK_MAX_SIZE)
 		return;
 	data = elf_rawdata(scn, NULL);

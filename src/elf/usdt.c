@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "elf/usdt.h"
+#include "elf/section.h"
 
 #include <errno.h>
 #include <gelf.h>
@@ -18,23 +19,6 @@ void usdt_fini(struct usdt *usdt)
 		free(usdt->entries[i].name);
 	free(usdt->entries);
 	*usdt = (struct usdt){};
-}
-
-static Elf_Scn *find_section(Elf *elf, const char *wanted, GElf_Shdr *shdr)
-{
-	Elf_Scn *scn = NULL;
-	size_t names;
-
-	if (elf_getshdrstrndx(elf, &names))
-		return NULL;
-	while ((scn = elf_nextscn(elf, scn))) {
-		const char *name =
-			gelf_getshdr(scn, shdr) ? elf_strptr(elf, names, shdr->sh_name) : NULL;
-
-		if (name && !strcmp(name, wanted))
-			return scn;
-	}
-	return NULL;
 }
 
 /* The next string of a note, or NULL if it does not end in there. */
@@ -116,9 +100,9 @@ int usdt_load(struct image *image, const char *provider, struct usdt *ret)
 	*ret = usdt;
 	if (!elf)
 		return 0;
-	if (find_section(elf, ".stapsdt.base", &shdr))
+	if (section_find(elf, ".stapsdt.base", &shdr))
 		moved_to = shdr.sh_addr;
-	scn = find_section(elf, ".note.stapsdt", &shdr);
+	scn = section_find(elf, ".note.stapsdt", &shdr);
 	if (!scn || shdr.sh_type != SHT_NOTE || shdr.sh_size > NOTES_MAX_SIZE)
 		return 0;
 	data = elf_rawdata(scn, NULL);

@@ -227,6 +227,7 @@ print("filled", flush=True); input()'
 	done
 	[ "$total" -gt $((80 << 20)) ]
 	for file in p.*.pb.gz; do
+		pprof -tags "$file" | grep -q '^ *thread: '
 		# Nobody has more in use than mapped, nor less than nothing.
 		run ! grep -qE ' -[0-9]+$' <<<"$("$HEAPTAP" report --folded --sample-index mapped_space "$file")"
 	done

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "truth.h"
+#include "truth_process.h"
 
 static struct block *held, *more;
 static size_t count;
@@ -38,30 +38,6 @@ SITE(moved_block);
 SITE_FN static struct block moved_block(struct block *old, size_t size)
 {
 	return block_moved(old, &moved_block_site, opaque(realloc(opaque(old->ptr), size)), size);
-}
-
-static void write_truth(const char *role, bool is_replaced)
-{
-	char path[64], text[2048];
-	int length, fd;
-
-	snprintf(path, sizeof(path), "truth.%d", getpid());
-	length = snprintf(text, sizeof(text), "process=%d role=%s\n", getpid(), role);
-	for (struct site *site = __start_truth_sites; site < __stop_truth_sites; site++) {
-		unsigned long inuse_objects = site->alloc_objects - site->freed_objects;
-		unsigned long inuse_space = site->alloc_space - site->freed_space;
-
-		length += snprintf(text + length, sizeof(text) - length,
-				   "site=%s alloc_objects=%lu alloc_space=%lu inuse_objects=%lu "
-				   "inuse_space=%lu\n",
-				   site->name, (unsigned long)site->alloc_objects,
-				   (unsigned long)site->alloc_space,
-				   is_replaced ? 0 : inuse_objects, is_replaced ? 0 : inuse_space);
-	}
-	fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-	require(fd >= 0);
-	require(write(fd, text, length) == length);
-	close(fd);
 }
 
 /* In a forked child: in use is what was in use, allocated is nothing. */
