@@ -395,6 +395,9 @@ int session_run(const struct session_options *options)
 	int err;
 
 	limits_set();
+	err = limits_check_files();
+	if (err)
+		return log_error(err, "a session opens %d files and more", FILES_NEEDED);
 	err = session_open(&session);
 	/* Much of what probes were placed by is not needed any more. */
 	malloc_trim(0);

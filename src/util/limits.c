@@ -8,9 +8,12 @@
  */
 #include "util/limits.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <stdbool.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 static struct rlimit files_before;
 static bool files_raised;
@@ -34,6 +37,22 @@ void limits_set(void)
 	files = files_before;
 	files.rlim_cur = files.rlim_max;
 	files_raised = !setrlimit(RLIMIT_NOFILE, &files);
+}
+
+int limits_check_files(void)
+{
+	int opened[FILES_NEEDED], count = 0, err = 0;
+
+	while (count < FILES_NEEDED && !err) {
+		opened[count] = open("/", O_PATH | O_CLOEXEC);
+		if (opened[count] < 0)
+			err = -errno;
+		else
+			count++;
+	}
+	while (count)
+		close(opened[--count]);
+	return err;
 }
 
 void limits_reset(void)
