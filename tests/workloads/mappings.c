@@ -2,7 +2,7 @@
 /*
  * `mappings [--wait] CALLS THREADS SEED`: random calls that change mappings, from several threads
  * that may be given each other's addresses. Says what anonymous address space it has at the
- * beginning and at the end, as /proc/self/smaps has it, in bytes. Nothing here calls malloc.
+ * beginning and at the end, as /proc/self/smaps has it, in bytes. No thread calls malloc.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -41,6 +41,13 @@ struct thread {
 
 static struct thread threads[MAX_THREADS];
 static pthread_mutex_t heap_lock = PTHREAD_MUTEX_INITIALIZER;
+/*
+ * Held by whoever leaves a hole that nobody else is to get: an mmap() of another thread that got
+ * it, and has not returned, would lose it to a MAP_FIXED of which nobody could say that it came
+ * second.
+ */
+static pthread_rwlock_t hole_lock = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_barrier_t all_created;
 static char text[1 << 20];
 
 /* Of smaps' Size lines; the stack and what the kernel itself maps is left out. */
@@ -112,6 +119,7 @@ static void map(struct thread *self)
 
 	if (self->count == MAX_SLOTS)
 		return;
+	pthread_rwlock_rdlock(&hole_lock);
 	switch (pick(self, 4)) {
 	case 0:
 		add_slot(self, map_file(NULL, pages * PAGE, 0), pages, false);
@@ -122,6 +130,7 @@ static void map(struct thread *self)
 	default:
 		add_slot(self, map_anonymous(NULL, pages * PAGE, MAP_PRIVATE), pages, true);
 	}
+	pthread_rwlock_unlock(&hole_lock);
 }
 
 /* Over a part of the reservation: what is there is replaced. */
@@ -135,9 +144,10 @@ static void map_fixed(struct thread *self)
 		map_file(where, pages * PAGE, MAP_FIXED);
 		break;
 	case 1:
+		pthread_rwlock_wrlock(&hole_lock);
 		munmap(where, pages * PAGE);
-		/* Nobody else is to get it. */
 		map_file(where, pages * PAGE, MAP_FIXED);
+		pthread_rwlock_unlock(&hole_lock);
 		break;
 	default:
 		map_anonymous(where, pages * PAGE, MAP_PRIVATE | MAP_FIXED);
@@ -175,8 +185,11 @@ static void resize(struct thread *self, struct slot *slot)
 	size_t pages = 1 + pick(self, MAX_PAGES);
 	/* Without a leave to move it often fails. */
 	int flags = pick(self, 4) ? MREMAP_MAYMOVE : 0;
-	char *moved = remap(slot->start, slot->pages * PAGE, pages * PAGE, flags);
+	char *moved;
 
+	pthread_rwlock_rdlock(&hole_lock);
+	moved = remap(slot->start, slot->pages * PAGE, pages * PAGE, flags);
+	pthread_rwlock_unlock(&hole_lock);
 	if (moved == MAP_FAILED)
 		return;
 	slot->start = moved;
@@ -244,6 +257,7 @@ static void *run(void *arg)
 {
 	struct thread *self = arg;
 
+	pthread_barrier_wait(&all_created);
 	for (unsigned long i = 0; i < self->calls; i++)
 		step(self);
 	return NULL;
@@ -281,6 +295,9 @@ int main(int argc, char **argv)
 	seed = strtoul(argv[3], NULL, 10);
 	if (!count || count > MAX_THREADS)
 		return 2;
+	pthread_barrier_init(&all_created, NULL, count);
+	/* pthread_create() allocates: glibc must not move the break once others do. */
+	free(malloc(1));
 	/* The heap's end is not to go below this. */
 	syscall(SYS_brk, syscall(SYS_brk, 0) + (64ul << 20));
 	if (wait) {
