@@ -2,6 +2,7 @@
 /* heaptap record: command line and environment into session options. */
 #include <argp.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "commands.h"
@@ -22,6 +23,8 @@
 #define DEFAULT_MAX_PROCESSES  4096
 #define MAX_PROCESSES_LIMIT    (1u << 22)
 #define MAX_SLOWDOWN_LIMIT     100000000
+/* As a weight it must fit 63 bits. */
+#define MAX_INTERVAL (1ull << 54)
 /* A timer's seconds must fit a signed 64-bit count of nanoseconds. */
 #define MAX_SECONDS 9000000000ull
 
@@ -157,16 +160,20 @@ static const char record_doc[] = "Profile the heap of a process into pprof snaps
 				 "read by `heaptap report` and "
 				 "`go tool pprof`. Exit status: 0 done, 1 failed, 2 wrong usage.";
 
-static int parse_size_option(const char *name, const char *text, uint64_t max, uint64_t *ret)
+/* A threshold in bytes, of an option or a variable. */
+static int parse_interval(const char *name, const char *text, uint64_t *ret)
 {
 	uint64_t value;
 	int err = size_parse(text, &value);
 
-	if (!err && value > max)
-		err = -ERANGE;
+	if (err == -ERANGE || (!err && value > MAX_INTERVAL)) {
+		log_error(0, "%s '%s' is too large: give at most %lluG, or 0 to turn it off", name,
+			  text, MAX_INTERVAL >> 30);
+		return EINVAL;
+	}
 	if (err) {
-		log_error(0, "%s '%s' is %s: give a number of bytes, such as 524288 or 512K", name,
-			  text, err == -ERANGE ? "too large" : "no size");
+		log_error(0, "%s '%s' is no size: give a number of bytes, such as 524288 or 512K",
+			  name, text);
 		return EINVAL;
 	}
 	*ret = value;
@@ -177,12 +184,10 @@ static int parse_number_option(const char *name, const char *text, uint64_t max,
 {
 	int err = number_parse(text, max, ret);
 
-	if (err) {
-		log_error(0, "%s '%s' is %s: give a whole number", name, text,
-			  err == -ERANGE ? "too large" : "no number");
-		return EINVAL;
-	}
-	return 0;
+	if (err)
+		log_error(0, "%s '%s' is %s: give a whole number up to %" PRIu64, name, text,
+			  err == -ERANGE ? "too large" : "no number", max);
+	return err ? EINVAL : 0;
 }
 
 static int parse_sample_bytes(const char *name, const char *text, uint64_t *ret)
@@ -308,7 +313,6 @@ static int add_argument(const char *name, const char *arg, const char ***list, s
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct session_options *options = state->input;
-	const uint64_t max_bytes = 1ull << 54; /* as a weight it must fit 63 bits */
 
 	switch (key) {
 	case 'p':
@@ -366,14 +370,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		options->target.force = true;
 		return 0;
 	case OPT_ALLOC_INTERVAL:
-		return parse_size_option("--alloc-interval", arg, max_bytes,
-					 &options->alloc_interval);
+		return parse_interval("--alloc-interval", arg, &options->alloc_interval);
 	case OPT_FREE_INTERVAL:
-		return parse_size_option("--free-interval", arg, max_bytes,
-					 &options->free_interval);
+		return parse_interval("--free-interval", arg, &options->free_interval);
 	case OPT_INUSE_INTERVAL:
-		return parse_size_option("--inuse-interval", arg, max_bytes,
-					 &options->inuse_interval);
+		return parse_interval("--inuse-interval", arg, &options->inuse_interval);
 	case OPT_INTERVAL:
 		return parse_number_option("--interval", arg, MAX_SECONDS, &options->interval_s);
 	case OPT_DURATION:
@@ -444,7 +445,7 @@ static int read_environment(struct session_options *options)
 		text = getenv(variables[i].name);
 		if (!text || !*text)
 			continue;
-		err = parse_size_option(variables[i].name, text, 1ull << 33, variables[i].value);
+		err = parse_interval(variables[i].name, text, variables[i].value);
 		if (err)
 			return err;
 	}

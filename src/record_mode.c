@@ -11,10 +11,12 @@
 #define SMALLEST_FAULT 4096
 
 /* What looks at no allocator is called so; NULL if it does. */
-static const char *unprobed_name(const struct session_options *options)
+static const char *unprobed_name(const struct session_options *options,
+				 const struct session_options *environment)
 {
 	if (options->mappings == MAPPINGS_ONLY)
-		return "--mmap-only";
+		return environment->mappings == MAPPINGS_ONLY ? "HEAP_PROFILE_ONLY_MMAP"
+							      : "--mmap-only";
 	if (options->record == MODE_GROWTH)
 		return "--mode growth";
 	return options->record == MODE_FAULTS ? "--mode faults" : NULL;
@@ -78,19 +80,39 @@ static int check_unprobed(struct session_options *options,
 	return 0;
 }
 
+/* Where it is asked for; where it is only chosen later, both have been of use. */
+static int check_sampler(const struct session_options *options)
+{
+	const struct useless_option calls[] = {
+		{options->max_slowdown, "--max-slowdown"},
+	};
+
+	if (!options->rate_given)
+		return refuse(calls, ARRAY_SIZE(calls), "every call of an allocator",
+			      "--mode sampler");
+	log_error(0, "--sample-bytes is about heaptap's own samples, and with --mode sampler the "
+		     "allocator's are taken: leave it out, or --mode");
+	return -EINVAL;
+}
+
 int record_mode_check(struct session_options *options, const struct session_options *environment)
 {
 	const char *unprobed;
 	int err = 0;
 
 	if (options->mappings && options->record != MODE_HEAP) {
-		log_error(0, "mappings are counted with --mode heap only: leave --mmap out, or "
-			     "--mode");
-		return -EINVAL;
+		if (options->mappings != environment->mappings) {
+			log_error(0, "mappings are counted with --mode heap only: leave --mmap and "
+				     "--mmap-only out, or --mode");
+			return -EINVAL;
+		}
+		options->mappings = MAPPINGS_NONE;
 	}
-	unprobed = unprobed_name(options);
+	unprobed = unprobed_name(options, environment);
 	if (unprobed)
 		err = check_unprobed(options, environment, unprobed);
+	else if (options->record == MODE_SAMPLER)
+		err = check_sampler(options);
 	if (options->inuse_interval == INTERVAL_DEFAULT)
 		options->inuse_interval = DEFAULT_INUSE_INTERVAL;
 	return err;

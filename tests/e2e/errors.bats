@@ -115,6 +115,14 @@ runs() {
 	fails '--interval' "$HEAPTAP" record --interval abc -o p -- "$WORKLOADS/deep"
 	fails 'HEAP_PROFILE_INUSE_INTERVAL' env HEAP_PROFILE_INUSE_INTERVAL=abc \
 		"$HEAPTAP" record -o p -- "$WORKLOADS/deep"
+	# The same limit, wherever a threshold comes from.
+	fails '--alloc-interval .* too large: give at most 16777216G' \
+		"$HEAPTAP" record --alloc-interval 16777217G -o p -- "$WORKLOADS/deep"
+	fails 'HEAP_PROFILE_INUSE_INTERVAL .* too large: give at most 16777216G' \
+		env HEAP_PROFILE_INUSE_INTERVAL=16777217G "$HEAPTAP" record -o p -- "$WORKLOADS/deep"
+	fails '--interval .* too large: give a whole number up to 9000000000' \
+		"$HEAPTAP" record --interval 9000000001 -o p -- "$WORKLOADS/deep"
+	HEAP_PROFILE_INUSE_INTERVAL=100G "$HEAPTAP" record -q --alloc-interval 16777216G -o p -- "$WORKLOADS/deep"
 }
 
 @test "a command that does not exist" {

@@ -212,10 +212,25 @@ print("filled", flush=True); input()'
 @test "--mmap belongs to --mode heap, and modes have names" {
 	run --separate-stderr "$HEAPTAP" record --mode growth --mmap -- true
 	[ "$status" -eq 2 ]
-	[[ $stderr == *"leave --mmap out, or --mode"* ]]
+	[[ $stderr == *"leave --mmap and --mmap-only out, or --mode"* ]]
 	run --separate-stderr "$HEAPTAP" record --mode fast -- true
 	[ "$status" -eq 1 ]
 	[[ $stderr == *"use heap, growth, faults or sampler"* ]]
+}
+
+@test "variables that ask for mappings are passed over where a mode has no use for them" {
+	for mode in growth faults; do
+		for variable in HEAP_PROFILE_MMAP HEAP_PROFILE_ONLY_MMAP; do
+			env $variable=1 "$HEAPTAP" record --mode "$mode" -o "$mode" -- "$WORKLOADS/grow" >out 2>log
+			run ! grep -q '^heaptap: [^w]' log
+			run ! grep -q 'mapped' <<<"$(pprof -raw "$mode.0001.pb.gz" | sed -n '/^Samples:$/{n;p;}')"
+		done
+	done
+	# With --mode heap they count, and are what an option is of no use to.
+	HEAP_PROFILE_MMAP=1 "$HEAPTAP" record --mode heap -o p -- "$WORKLOADS/grow" >out 2>log
+	grep -q 'mapped_space' <<<"$(pprof -raw p.0001.pb.gz)"
+	HEAP_PROFILE_ONLY_MMAP=1 run -2 --separate-stderr "$HEAPTAP" record --max-live 100 -- true
+	[[ $stderr == *"--max-live is about blocks of an allocator, which HEAP_PROFILE_ONLY_MMAP does not"* ]]
 }
 
 @test "children, threads and exec" {

@@ -145,6 +145,20 @@ only_unarmed() {
 	done
 }
 
+@test "options that are about heaptap's own samples, or about calls" {
+	needs_tcmalloc
+	for option in '--sample-bytes 1' '--max-slowdown 10'; do
+		# shellcheck disable=SC2086
+		run -2 --separate-stderr "$HEAPTAP" record --mode sampler $option -o p -- "$WORKLOADS/linked/idle"
+		# shellcheck disable=SC2154 # set by run
+		[[ $stderr == *"heaptap: ${option% *} is about "*"leave it out"* ]]
+	done
+	# Where the mode is only chosen, a limit may have been meant for what it is chosen instead of.
+	TCMALLOC_SAMPLE_PARAMETER=65536 "$HEAPTAP" record --max-slowdown 10 -o p -- \
+		"$WORKLOADS/linked/idle" </dev/null >out 2>log
+	grep -q "^Sampler: tcmalloc's own" log
+}
+
 @test "jemalloc's samples are unbiased, allocated and in use" {
 	needs_jemalloc
 	is_unbiased 65536 "$WORKLOADS/jemalloc/sites.whole" MALLOC_CONF=prof:true,lg_prof_sample:16
