@@ -55,16 +55,16 @@ int allocators_new(const struct allocators_context *context, struct allocators *
 	int err;
 
 	if (!allocators || known_files_new(&allocators->known))
-		return log_error(ENOMEM, "start the session");
+		return log_error(ENOMEM, "cannot start the session");
 	allocators->context = *context;
 	err = locator_new(&context->locate, &allocators->locator);
 	if (err)
-		return log_error(err, "start the session");
+		return log_error(err, "cannot start the session");
 	err = locator_load(allocators->locator, is_wanted, allocators);
 	if (err && locator_error(allocators->locator))
 		return log_error(0, "--signatures-from %s", locator_error(allocators->locator));
 	if (err)
-		return log_error(err, "read the signature files");
+		return log_error(err, "cannot read the signature files");
 	*ret = take_ptr(allocators);
 	return 0;
 }
@@ -94,7 +94,7 @@ static int build_tables(struct allocators *allocators, const struct new_files *f
 	int err;
 
 	if (!order)
-		return log_error(ENOMEM, "build unwind tables");
+		return log_error(ENOMEM, "cannot build unwind tables");
 	for (size_t i = 0; i < files->count; i++)
 		order[i] = &files->entries[i];
 	qsort(order, files->count, sizeof(*order), by_size);
@@ -224,7 +224,7 @@ static int attach_module(struct allocators *allocators, struct new_files *files,
 	if (err == -ESRCH)
 		return err;
 	if (err)
-		return log_error(err, "place probes in '%s'", path);
+		return log_error(err, "cannot place probes in '%s'", path);
 	allocators->probed++;
 	count_stepped(allocators, points);
 	if (files->late)
@@ -269,7 +269,8 @@ static int attach_throws(struct allocators *allocators, const struct modules *mo
 		if (err == -ESRCH)
 			return err;
 		if (err)
-			return log_error(err, "place the probe for exceptions in '%s'", path);
+			return log_error(err, "cannot place the probe for exceptions in '%s'",
+					 path);
 		file->throw_probed = true;
 		log_verbose("Probe point: %s where exceptions begin", path);
 	}
@@ -287,7 +288,7 @@ static int attach_modules(struct allocators *allocators, struct new_files *files
 
 	err = probe_points_find(linkage, &options, &points);
 	if (err)
-		return log_error(err, "search for allocators");
+		return log_error(err, "cannot search for allocators");
 	if (points->truncated)
 		log_warning("the code of an allocator is too large to see all calls between its "
 			    "functions: what they allocate may be counted twice");
@@ -344,7 +345,7 @@ static int probe_modules(struct allocators *allocators, struct new_files *files,
 	for (size_t i = 0; i < modules->count && !err; i++)
 		err = locate_functions(allocators, linkage, i, &modules->entries[i]);
 	if (err)
-		return log_error(err, "search for allocators");
+		return log_error(err, "cannot search for allocators");
 	return attach_modules(allocators, files, modules, linkage);
 }
 
@@ -376,7 +377,7 @@ static int attach_samplers(struct allocators *allocators, struct new_file *file,
 				     context->mode == ATTACH_SESSION, image_fd(file->image), probes,
 				     allocators->sampler_points);
 	if (err)
-		return err == -ESRCH ? err : log_error(err, "place probes in '%s'", path);
+		return err == -ESRCH ? err : log_error(err, "cannot place probes in '%s'", path);
 	allocators->sampler_points += probes->count;
 	allocators->probed++;
 	if (late)
@@ -397,7 +398,7 @@ static int probe_samplers(struct allocators *allocators, struct new_files *files
 		err = sampler_probes_find(files->entries[i].image, allocators->locator, false,
 					  &probes);
 		if (err)
-			return log_error(err, "search for allocators that sample");
+			return log_error(err, "cannot search for allocators that sample");
 		if (probes.count)
 			err = attach_samplers(allocators, &files->entries[i], files->late, &probes);
 		if (files->late && err != -ESRCH && err != -ENOMEM)
@@ -415,7 +416,7 @@ static int give_file(struct allocators *allocators, struct new_file *file)
 	image_forget(file->image);
 	err = images_add_file(allocators->context.images, file->id, take_ptr(file->image));
 
-	return err ? log_error(err, "keep the target's files") : 0;
+	return err ? log_error(err, "cannot keep the target's files") : 0;
 }
 
 /* pid and maps: of the process that maps the files; maps is NULL for a command. */
@@ -455,7 +456,7 @@ static int take_in(struct allocators *allocators, struct new_files *files, pid_t
 	for (size_t i = 0; i < files->count && !err; i++) {
 		err = runtimes_note_image(allocators->context.runtimes, files->entries[i].image);
 		if (err)
-			return log_error(err, "look for runtimes in the target's files");
+			return log_error(err, "cannot look for runtimes in the target's files");
 	}
 	if (!err && !files->late)
 		err = build_tables(allocators, files);
@@ -539,6 +540,10 @@ size_t allocators_count(const struct allocators *allocators)
 	return allocators->probed;
 }
 
+#define NONE_NEXT                                                                                  \
+	"does it use functions with a prefix (--symbol-prefix)? --mode faults and --mmap-only "    \
+	"need no allocator"
+
 int allocators_report_none(const struct allocators *allocators, const char *words)
 {
 	const struct runtimes *runtimes = allocators->context.runtimes;
@@ -555,12 +560,10 @@ int allocators_report_none(const struct allocators *allocators, const char *word
 	if (allocators->searched > MAX_NAMED_FILES)
 		return log_error(0,
 				 "no allocator found in %s: neither %s nor the %zu files after "
-				 "them define malloc and free; does it use functions with a prefix "
-				 "(--symbol-prefix)?",
+				 "them define malloc and free; " NONE_NEXT,
 				 words, allocators->searched_names,
 				 allocators->searched - MAX_NAMED_FILES);
 	return log_error(0,
-			 "no allocator found in %s: %s does not define malloc and free; does "
-			 "it use functions with a prefix (--symbol-prefix)?",
+			 "no allocator found in %s: %s does not define malloc and free; " NONE_NEXT,
 			 words, allocators->searched_names);
 }

@@ -36,13 +36,13 @@ int loop_open(struct loop *loop)
 	loop->duration_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (loop->epoll_fd < 0 || loop->signal_fd < 0 || loop->interval_fd < 0 ||
 	    loop->duration_fd < 0)
-		return log_error(errno, "set up the event loop");
+		return log_error(errno, "cannot set up the event loop");
 	err = loop_watch(loop, loop->signal_fd);
 	if (!err)
 		err = loop_watch(loop, loop->interval_fd);
 	if (!err)
 		err = loop_watch(loop, loop->duration_fd);
-	return err ? log_error(err, "set up the event loop") : 0;
+	return err ? log_error(err, "cannot set up the event loop") : 0;
 }
 
 void loop_close(struct loop *loop)

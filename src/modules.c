@@ -25,7 +25,7 @@ static int add_module(struct modules *modules, const struct module *module)
 			return 0;
 	entries = reallocarray(modules->entries, modules->count + 1, sizeof(*entries));
 	if (!entries)
-		return log_error(ENOMEM, "search for allocators");
+		return log_error(ENOMEM, "cannot search for allocators");
 	modules->entries = entries;
 	entries[modules->count++] = *module;
 	return 0;
@@ -121,13 +121,13 @@ int allocator_files_add(struct allocator_files *files, const struct module *modu
 	int err;
 
 	if (fd < 0)
-		return log_error(errno, "keep '%s'", image_path(module->image));
+		return log_error(errno, "cannot keep '%s'", image_path(module->image));
 	err = image_open(fd, image_path(module->image), &image);
 	if (err)
-		return log_error(err, "keep '%s'", image_path(module->image));
+		return log_error(err, "cannot keep '%s'", image_path(module->image));
 	entries = reallocarray(files->entries, files->count + 1, sizeof(*entries));
 	if (!entries)
-		return log_error(ENOMEM, "keep '%s'", image_path(module->image));
+		return log_error(ENOMEM, "cannot keep '%s'", image_path(module->image));
 	files->entries = entries;
 	entries[files->count++] = (struct allocator_file){
 		.image = take_ptr(image),

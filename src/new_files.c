@@ -126,13 +126,13 @@ static int open_file(struct new_files *files, int fd, const char *path, struct k
 
 	err = image_open(fd, path, &image);
 	if (err == -ENOMEM)
-		return log_error(err, "open '%s'", path);
+		return log_error(err, "cannot open '%s'", path);
 	/* Not everything executable is an ELF file; frames in it keep the file's name. */
 	if (err)
 		return 0;
 	entries = reallocarray(files->entries, files->count + 1, sizeof(*entries));
 	if (!entries)
-		return log_error(ENOMEM, "open '%s'", path);
+		return log_error(ENOMEM, "cannot open '%s'", path);
 	files->entries = entries;
 	if (fstat(image_fd(image), &st))
 		st.st_size = 0;
@@ -152,7 +152,7 @@ int new_files_open_paths(struct new_files *files, char *const *paths, size_t cou
 		int fd = open(paths[i], O_RDONLY | O_CLOEXEC);
 
 		if (fd < 0)
-			return log_error(errno, "open '%s'", paths[i]);
+			return log_error(errno, "cannot open '%s'", paths[i]);
 		err = open_file(files, fd, paths[i], NULL);
 	}
 	return err;
@@ -166,7 +166,7 @@ static int open_mapping(struct new_files *files, struct known_files *known, pid_
 	int fd, err;
 
 	if (!file)
-		return log_error(ENOMEM, "open '%s'", mapping->path);
+		return log_error(ENOMEM, "cannot open '%s'", mapping->path);
 	if (is_known(known, files, file->name))
 		return 0;
 	fd = maps_open_file(pid, mapping);
@@ -237,12 +237,12 @@ int new_files_identify(struct new_files *files, struct known_files *known, struc
 	int err;
 
 	if (!fds || !ids)
-		return log_error(ENOMEM, "identify files");
+		return log_error(ENOMEM, "cannot identify files");
 	for (size_t i = 0; i < count; i++)
 		fds[i] = image_fd(files->entries[i].image);
 	err = kernel_identify(kernel, fds, count, ids);
 	if (err)
-		return log_error(err, "identify files");
+		return log_error(err, "cannot identify files");
 	files->count = 0;
 	for (size_t i = 0; i < count; i++) {
 		struct new_file file = files->entries[i];

@@ -21,6 +21,12 @@ bool preflight_in_initial_pid_namespace(void)
 	return stat("/proc/self/ns/pid", &st) || st.st_ino == INITIAL_PID_NAMESPACE;
 }
 
+/* root who may not is in a container, or its kernel is locked down. */
+#define WHY_NOT_ROOT                                                                               \
+	"CAP_BPF or CAP_PERFMON is missing, as in a container without them, or the kernel is "     \
+	"locked down: run heaptap on the host, or in a container with --privileged; `heaptap "     \
+	"doctor` says which it is"
+
 /* See struct trap_cost. */
 static bool sees_first_thread_only(void)
 {
@@ -78,16 +84,16 @@ int preflight_load(const struct kernel_options *options, struct kernel **ret)
 				    "heaptap needs a kernel built with CONFIG_DEBUG_INFO_BTF, as "
 				    "Debian's are");
 	if (err == -EPERM)
-		return log_error(0, "not allowed to load BPF programs: run heaptap as root, with "
-				    "sudo");
+		return log_error(0, "not allowed to load BPF programs: " WHY_NOT_ROOT);
 	if (err)
 		return log_error(err,
-				 "load the BPF programs for attach mode '%s' (-v shows what the "
-				 "kernel says)",
+				 "cannot load the BPF programs for attach mode '%s' (-v shows what "
+				 "the kernel says, `heaptap doctor` what is missing)",
 				 attach_mode_name(options->mode));
 	err = kernel_attach_lifecycle(kernel);
 	if (err)
-		return log_error(err, "attach to the fork, exec and exit tracepoints");
+		return log_error(err, "cannot attach to the fork, exec and exit tracepoints "
+				      "(`heaptap doctor` says what is missing)");
 	*ret = take_ptr(kernel);
 	return 0;
 }
@@ -108,17 +114,15 @@ int preflight_faults(const struct kernel *kernel, struct kernel_faults **ret)
 	case -EACCES:
 	case -EPERM:
 		return log_error(err, "not allowed to open perf events for every CPU, which "
-				      "--mode faults needs: run heaptap as root on the host; "
-				      "see also kernel.perf_event_paranoid and lockdown");
+				      "--mode faults needs: " WHY_NOT_ROOT);
 	case -ENOENT:
 	case -ENOSYS:
 		return log_error(err, "this kernel has no events for page faults, which --mode "
 				      "faults needs: CONFIG_PERF_EVENTS; --mode heap needs none");
 	case -EMFILE:
-		return log_error(err, "open three perf events for every CPU: raise the limit of "
-				      "open files (ulimit -n)");
+		return log_error(err, "cannot open three perf events for every CPU");
 	default:
-		return log_error(err, "attach to the events of page faults (-v shows what the "
-				      "kernel says)");
+		return log_error(err, "cannot attach to the events of page faults (-v shows "
+				      "what the kernel says)");
 	}
 }

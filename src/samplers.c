@@ -242,7 +242,7 @@ int samplers_choose(struct session_options *options, const struct target *target
 		return 0;
 	err = survey_by_options(&survey, options, target, explicitly);
 	if (err)
-		return log_error(err, "look for allocators that sample");
+		return log_error(err, "cannot look for allocators that sample");
 	if (!explicitly && !is_as_good(&survey))
 		return 0;
 	options->record = MODE_SAMPLER;

@@ -100,7 +100,7 @@ static int write_snapshot(struct session *session, const struct epoch_record *re
 	err = kernel_read_losses(session->kernel, losses);
 	if (!err)
 		err = writer_add(session->writer, &input);
-	return err ? log_error(err, "make the snapshot '%s'", reason) : 0;
+	return err ? log_error(err, "cannot make the snapshot '%s'", reason) : 0;
 }
 
 /*
@@ -148,7 +148,7 @@ static int drain_epochs(struct session *session)
 		if (!err)
 			err = update_mappings(session);
 		if (err)
-			return log_error(err, "read the kernel's counters");
+			return log_error(err, "cannot read the kernel's counters");
 		err = settle_and_write(session, &record);
 		if (err)
 			return err;
@@ -171,7 +171,8 @@ static int close_and_drain(struct session *session, enum epoch_reason reason)
 		return err;
 	err = kernel_close_epoch(session->kernel, reason);
 	if (err)
-		return log_error(err, "close the epoch");
+		return log_error(err, "cannot begin a snapshot, as too many wait to be written "
+				      "(larger thresholds, as --inuse-interval, make fewer)");
 	return drain_epochs(session);
 }
 
@@ -217,7 +218,7 @@ static int handle(struct session *session, int fd)
 	if (session->mappings && fd == kernel_mapping_fd(session->kernel)) {
 		int err = mappings_update(session->mappings);
 
-		return err ? log_error(err, "read the changes of mappings") : 0;
+		return err ? log_error(err, "cannot read the changes of mappings") : 0;
 	}
 	if (session->slowdown && fd == slowdown_watch_fd(session->slowdown))
 		return handle_slowdown(session);
@@ -238,7 +239,7 @@ static int handle_arrivals(struct session *session, const struct epoll_event *ev
 			found = arrivals_handle(session->arrivals);
 	}
 	if (found < 0)
-		return log_error(found, "look at the files that the target has mapped");
+		return log_error(found, "cannot look at the files that the target has mapped");
 	if (found) {
 		sights_note_change(session->sights);
 		sights_tell_runtimes(session->sights);
@@ -280,7 +281,7 @@ static int handle_events(struct session *session)
 	/* Room in the kernel's table, and for those that come. */
 	if (!err && (types & 1u << EVENT_SITES || processes_are_many(session->processes)))
 		err = close_and_drain(session, EPOCH_DRAIN);
-	return err ? log_error(err, "read the kernel's events") : 0;
+	return err ? log_error(err, "cannot read the kernel's events") : 0;
 }
 
 static int wait_ms(const struct session *session)
@@ -301,7 +302,7 @@ static int run_loop(struct session *session)
 		count = epoll_wait(session->loop.epoll_fd, events, ARRAY_SIZE(events),
 				   wait_ms(session));
 		if (count < 0 && errno != EINTR)
-			return log_error(errno, "wait for events");
+			return log_error(errno, "cannot wait for events");
 		err = handle_arrivals(session, events, count);
 		if (err)
 			return err;
@@ -342,7 +343,7 @@ static int open_slowdown(struct session *session)
 
 	if (!err)
 		err = loop_watch(&session->loop, slowdown_watch_fd(session->slowdown));
-	return err ? log_error(err, "watch the slowdown") : 0;
+	return err ? log_error(err, "cannot watch the slowdown") : 0;
 }
 
 static int start_target(struct session *session)
@@ -397,7 +398,8 @@ int session_run(const struct session_options *options)
 	limits_set();
 	err = limits_check_files();
 	if (err)
-		return log_error(err, "a session opens %d files and more", FILES_NEEDED);
+		return log_error(err, "cannot open the %d files that a session needs at least",
+				 FILES_NEEDED);
 	err = session_open(&session);
 	/* Much of what probes were placed by is not needed any more. */
 	malloc_trim(0);

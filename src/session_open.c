@@ -146,7 +146,7 @@ static int open_writer(struct session *session)
 	};
 	int err = writer_new(&context, &session->writer);
 
-	return err ? log_error(err, "start the session") : 0;
+	return err ? log_error(err, "cannot start the session") : 0;
 }
 
 static void open_arrivals(struct session *session)
@@ -171,14 +171,14 @@ static int open_mappings(struct session *session)
 	int err = kernel_attach_mappings(session->kernel);
 
 	if (err)
-		return log_error(err, "watch the syscalls that change mappings (is tracefs mounted "
-				      "at /sys/kernel/tracing?)");
+		return log_error(err, "cannot watch the syscalls that change mappings (is tracefs "
+				      "mounted at /sys/kernel/tracing?)");
 	if (!session->options->mappings)
 		return 0;
 	err = mappings_new(session->kernel, session->processes, session->heap, &session->mappings);
 	if (!err)
 		err = loop_watch(&session->loop, kernel_mapping_fd(session->kernel));
-	return err ? log_error(err, "start the session") : 0;
+	return err ? log_error(err, "cannot start the session") : 0;
 }
 
 int session_open(struct session *session)
@@ -211,7 +211,7 @@ int session_open(struct session *session)
 	session->mode = mode;
 	if (target_fd(session->target) >= 0 && !options->follow &&
 	    loop_watch(&session->loop, target_fd(session->target)))
-		return log_error(errno, "watch the target");
+		return log_error(errno, "cannot watch the target");
 	err = images_new(identify_files, session, &session->images);
 	if (!err)
 		err = symbolizer_new(&symbolizer_options, &session->symbolizer);
@@ -220,7 +220,7 @@ int session_open(struct session *session)
 	if (!err)
 		err = runtimes_new(target_variable, session->target, &session->runtimes);
 	if (err)
-		return log_error(err, "start the session");
+		return log_error(err, "cannot start the session");
 	err = open_kernel(session, mode);
 	if (err)
 		return err;
@@ -234,7 +234,7 @@ int session_open(struct session *session)
 	if (!err)
 		err = open_links(session, mode);
 	if (err)
-		return log_error(err, "start the session");
+		return log_error(err, "cannot start the session");
 	sights = (struct sights_context){
 		.kernel = session->kernel,
 		.images = session->images,
@@ -273,7 +273,7 @@ int session_open(struct session *session)
 		return err;
 	err = sights_new(&sights, &session->sights);
 	if (err)
-		return log_error(err, "start the session");
+		return log_error(err, "cannot start the session");
 	open_arrivals(session);
 	err = target_attach(session->target, session->allocators, session->arrivals != NULL);
 	if (err)

@@ -167,7 +167,7 @@ static int count_and_judge(const struct check *check)
 	if (!err)
 		err = trap_timer_open(check->mode, &timer);
 	if (err)
-		return log_error(err, "find out what a trap costs, for --max-slowdown");
+		return log_error(err, "cannot find out what a trap costs, for --max-slowdown");
 	for (size_t i = 0; i < count; i++) {
 		list[i].pid = pids[i];
 		begin_count(check, timer, &list[i]);

@@ -71,7 +71,10 @@ static void remove_in(const char *folder, const char *base)
 		}
 		log_info("Removing old heap profile %s", path);
 		if (unlink(path))
-			log_error(errno, "remove '%s'", path);
+			log_error(errno,
+				  "cannot remove '%s' (--keep-old leaves older snapshots "
+				  "alone)",
+				  path);
 	}
 	if (count >= 0)
 		free(entries);
@@ -100,7 +103,7 @@ static int check_folder(const char *prefix, const char *folder)
 			prefix, prefix, prefix[strlen(prefix) - 1] == '/' ? "" : "/");
 	if (asprintf(&probe, "%s/.heaptap.XXXXXX", folder) < 0) {
 		probe = NULL;
-		return log_error(ENOMEM, "check the folder '%s'", folder);
+		return log_error(ENOMEM, "cannot check the folder '%s'", folder);
 	}
 	fd = mkostemp(probe, O_CLOEXEC);
 	if (fd < 0)
@@ -129,10 +132,10 @@ int snapshots_open(const char *prefix, struct snapshots **ret)
 	for_base = strdup(prefix);
 	snapshots = calloc(1, sizeof(*snapshots));
 	if (!for_folder || !for_base || !snapshots)
-		return log_error(ENOMEM, "prepare the output");
+		return log_error(ENOMEM, "cannot prepare the output");
 	snapshots->prefix = strdup(prefix);
 	if (!snapshots->prefix)
-		return log_error(ENOMEM, "prepare the output");
+		return log_error(ENOMEM, "cannot prepare the output");
 	if (strlen(basename(for_base)) > MAX_BASE)
 		return log_error(ENAMETOOLONG,
 				 "output prefix of %zu characters (at most %zu; shorten -o PREFIX)",
@@ -276,7 +279,7 @@ int snapshots_write(struct snapshots *snapshots, pid_t pid, const struct profile
 	int err;
 
 	if (!path)
-		return log_error(ENOMEM, "write a snapshot");
+		return log_error(ENOMEM, "cannot write a snapshot");
 	log_info("Dumping heap profile to %s (%s)", path, reason);
 	err = output_write_file(profile, output_find("pprof"), path);
 	if (err)

@@ -61,7 +61,7 @@ static int check_process(pid_t pid, bool force, struct process *process)
 	if (err == -ESRCH)
 		return log_error(0, "no process with PID %d: `ps -e` lists the running ones", pid);
 	if (err)
-		return log_error(err, "read /proc/%d", pid);
+		return log_error(err, "cannot read /proc/%d (is /proc mounted?)", pid);
 	if (process->thread)
 		return log_error(0,
 				 "%d (%s) is a thread of process %d: use -p %d, which takes in all "
@@ -96,7 +96,7 @@ static int add_member(struct target *target, pid_t pid, const char *comm)
 	struct member *members = reallocarray(target->members, target->count + 1, sizeof(*members));
 
 	if (!members)
-		return log_error(ENOMEM, "open the target");
+		return log_error(ENOMEM, "cannot open the target");
 	target->members = members;
 	members[target->count].pid = pid;
 	snprintf(members[target->count++].comm, sizeof(members->comm), "%s", comm);
@@ -141,7 +141,7 @@ static int open_all(struct target *target, bool force)
 	int err = 0;
 
 	if (!proc)
-		return log_error(errno, "read /proc");
+		return log_error(errno, "cannot read /proc (is it mounted?)");
 	if (process_seccomp_kills_return_probes() && !force) {
 		closedir(proc);
 		return log_error(0, "on this kernel (6.11 to 6.13) probes on every process may "
@@ -185,11 +185,11 @@ static int open_command(struct target *target, char **argv)
 				 "these",
 				 argv[0]);
 	default:
-		return log_error(err, "find the files of command '%s'", argv[0]);
+		return log_error(err, "cannot find the files of command '%s'", argv[0]);
 	}
 	err = command_hold(argv, &target->command);
 	if (err)
-		return log_error(err, "start '%s'", argv[0]);
+		return log_error(err, "cannot start '%s'", argv[0]);
 	target->argv = argv;
 	snprintf(comm, sizeof(comm), "%.*s", (int)sizeof(comm) - 2,
 		 strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0]);
@@ -203,7 +203,8 @@ static int open_members(struct target *target, bool force)
 	int err = cgroup_scope_pids(target->cgroup, "", &list);
 
 	if (err)
-		return log_error(err, "list the processes of cgroup %s", target->cgroup->path);
+		return log_error(err, "cannot list the processes of cgroup %s (is it still there?)",
+				 target->cgroup->path);
 	for (size_t i = 0; i < list->count && !err; i++)
 		err = open_one(target, list->pids[i], force);
 	return err;
@@ -231,7 +232,7 @@ static int open_cgroup(struct target *target, const struct target_options *optio
 	int err = cgroup_mounts_read("", &mounts);
 
 	if (err)
-		return log_error(err, "read the mounts of cgroups");
+		return log_error(err, "cannot read the mounts of cgroups (/proc/self/mountinfo)");
 	if (options->cgroup)
 		err = cgroup_scope_find(mounts, options->cgroup, &target->cgroup, &error);
 	else if (options->unit)
@@ -264,7 +265,7 @@ int target_open(const struct target_options *options, struct target **ret)
 	int err = 0;
 
 	if (!target)
-		return log_error(ENOMEM, "open the target");
+		return log_error(ENOMEM, "cannot open the target");
 	target->pidfd = -1;
 	target->command.release_fd = -1;
 	target->all = options->all;
@@ -282,12 +283,12 @@ int target_open(const struct target_options *options, struct target **ret)
 	err = cgroup_names_new(target->cgroup, target->all ? 0 : target_pid(target),
 			       &target->cgroups);
 	if (err)
-		return log_error(err, "read the mounts of cgroups");
+		return log_error(err, "cannot read the mounts of cgroups (/proc/self/mountinfo)");
 	find_words(target);
 	if (target_is_single(target)) {
 		target->pidfd = syscall(SYS_pidfd_open, target->members[0].pid, 0);
 		if (target->pidfd < 0)
-			return log_error(errno, "open PID %s", target->words);
+			return log_error(errno, "cannot open PID %s", target->words);
 	}
 	*ret = take_ptr(target);
 	return 0;
@@ -331,7 +332,11 @@ static int attach_members(struct target *target, struct allocators *allocators)
 
 		if (err && target_is_single(target))
 			return err == -EACCES || err == -EPERM
-				       ? log_error(err, "read /proc/%d/maps", member->pid)
+				       ? log_error(
+						 err,
+						 "cannot read /proc/%d/maps (`heaptap doctor` says "
+						 "which rights are missing)",
+						 member->pid)
 				       : err;
 		if (err == -ENOMEM)
 			return err;
@@ -385,12 +390,12 @@ int target_enter(struct target *target, struct kernel *kernel)
 
 		if (err == -E2BIG) {
 			log_warning("more than the %zu processes that --max-processes allows: the "
-				    "others are not counted",
+				    "others are not counted; raise it",
 				    i);
 			return 0;
 		}
 		if (err)
-			return log_error(err, "put PID %d into the scope", member->pid);
+			return log_error(err, "cannot put PID %d into the scope", member->pid);
 		/* Its exit may have been missed. */
 		if (has_exited(member->pid))
 			kernel_drop_process(kernel, member->pid);
@@ -405,7 +410,9 @@ int target_start(struct target *target)
 	if (!target->argv)
 		return 0;
 	err = command_release(&target->command);
-	return err ? log_error(err, "execute '%s'", target->argv[0]) : 0;
+	return err ? log_error(err, "cannot execute '%s' (does it run without heaptap?)",
+			       target->argv[0])
+		   : 0;
 }
 
 bool target_is_single(const struct target *target)

@@ -70,7 +70,7 @@ static bool write_profile(struct writer *writer, struct job *job, pid_t pid)
 	err = snapshot_build(&job->input, &profile);
 	pthread_mutex_unlock(&writer->naming);
 	if (err) {
-		log_error(err, "make the snapshot '%s'", job->reason);
+		log_error(err, "cannot make the snapshot '%s'", job->reason);
 		return false;
 	}
 	/* A process that has not allocated has no files. */
@@ -112,7 +112,7 @@ static bool write_job(struct writer *writer, struct job *job)
 	err = refresh(writer, job);
 	pthread_mutex_unlock(&writer->naming);
 	if (err) {
-		log_error(err, "make the snapshot '%s'", job->reason);
+		log_error(err, "cannot make the snapshot '%s'", job->reason);
 		return false;
 	}
 	if (!writer->context.split)

@@ -23,7 +23,7 @@
 	X(SCRATCH_BUSY, "scratch_busy",                                                            \
 	  "allocations counted without a stack: all scratch slots of the CPU were in use")         \
 	X(STACK_FULL, "stack_full",                                                                \
-	  "allocations counted without a stack: the stack table was full")                         \
+	  "allocations counted without a stack: the stack table was full (--max-stacks)")          \
 	X(IMAGE_FULL, "image_full", "frames left as raw addresses: the image table was full")      \
 	X(PROCESS_FULL, "process_full",                                                            \
 	  "processes not counted: the process table was full (--max-processes)")                   \
@@ -47,7 +47,7 @@
 	  "frees of inherited blocks not counted: a forked child made them before the blocks "     \
 	  "were copied, and no room was left to note them (--fork-copy)")                          \
 	X(THROW_LATE, "throw_late",                                                                \
-	  "exceptions that met a return probe before the loader had taken it away: they end the "  \
+	  "exceptions that met a return probe before heaptap had taken it away: they end the "     \
 	  "program")                                                                               \
 	X(LIVE_UNKNOWN, "live_unknown",                                                            \
 	  "allocations counted in alloc_* but not in inuse_*: operator new may throw, and the "    \
@@ -74,8 +74,8 @@
 	X(FAULT_EXEC, "fault_exec",                                                                \
 	  "page faults not counted: the kernel filled the memory of a new program in exec")        \
 	X(EPOCH_LATE, "epoch_late",                                                                \
-	  "threshold snapshots merged with the next one: the loader was late")                     \
-	X(EVENT_FULL, "event_full", "wake-ups of the loader lost: the event ring was full")
+	  "threshold snapshots merged with the next one: heaptap was late")                        \
+	X(EVENT_FULL, "event_full", "wake-ups of heaptap lost: the event ring was full")
 
 enum loss {
 #define X(id, name, text) LOSS_##id,

@@ -472,7 +472,7 @@ musl() {
 	for limit in {24..90}; do
 		(ulimit -n "$limit" && "$HEAPTAP" record -o q -- sleep 0) 2>log >out && status=0 || status=$?
 		[ "$status" -eq 1 ]
-		[ "$(cat log)" = 'heaptap: a session opens 96 files and more: Too many open files (raise the limit with `ulimit -n`)' ]
+		[ "$(cat log)" = 'heaptap: cannot open the 96 files that a session needs at least: Too many open files (raise the limit with `ulimit -n`)' ]
 	done
 	(ulimit -n 140 && "$HEAPTAP" record -o q -- sleep 0) 2>log
 	[ "$(count_snapshots q)" -eq 1 ]

@@ -60,6 +60,13 @@ sys.stdin.readline()
 	rm -r "$folder"
 }
 
+@test "root without capabilities" {
+	spawn idle "$WORKLOADS/idle"
+	wait_for_line idle.out '^idle'
+	fails 'CAP_BPF.*on the host.*--privileged.*doctor' setpriv --bounding-set=-sys_admin,-bpf \
+		"$HEAPTAP" record -p "$PID" -o p
+}
+
 @test "a kernel without BTF" {
 	spawn idle "$WORKLOADS/idle"
 	wait_for_line idle.out '^idle'
@@ -148,5 +155,9 @@ runs() {
 	gzip -c text >text.gz
 	for file in text empty noise text.gz missing /; do
 		fails "$file" "$HEAPTAP" report "$file"
+	done
+	for line in 'heap profile:      1:  1048576 [     2:     2048] @ heapprofile' 'heap_v2/524288'; do
+		printf '%s\n' "$line" >old.heap
+		fails 'old.heap.* by gperftools or jemalloc.*go tool pprof.*jeprof' "$HEAPTAP" report old.heap
 	done
 }
