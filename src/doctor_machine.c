@@ -226,9 +226,9 @@ static bool check_cost(struct doctor *doctor)
 		return false;
 	}
 	if (cost->first_thread_only)
-		doctor_say("WARNING",
+		doctor_say("note",
 			   "this kernel's uprobe_multi sees the first thread of a process only: "
-			   "use `heaptap record --attach perf`");
+			   "perf uprobes are used, also by `heaptap record`");
 	doctor_say(
 		"cost of a trap",
 		"%.0f ns, %.1f times as much (%.0f ns) where the kernel single-steps; %.0f ns at "

@@ -12,7 +12,8 @@
 #include "slowdown.h"
 
 /* `record`'s default. */
-#define SAMPLE_BYTES (512ull << 10)
+#define SAMPLE_BYTES	   (512ull << 10)
+#define SAMPLE_BYTES_LABEL "default, 512K"
 
 #define COUNT_MS 1000
 
@@ -94,7 +95,8 @@ static bool explain_none(const struct process_points *process)
 		doctor_refuse("no allocator found: %s", described);
 	else
 		doctor_refuse("no allocator found: none of its %zu files defines malloc and free; "
-			      "does it use functions with a prefix (--symbol-prefix)?",
+			      "does it use functions with a prefix (--symbol-prefix)? `heaptap "
+			      "record` needs none with --mode faults and --mmap-only",
 			      process->count);
 	return false;
 }
@@ -226,25 +228,25 @@ static void judge(const struct slowdown_rates *rates, const struct slowdown *at_
 		doctor_say("verdict", "fine while it allocates nothing, as in this second: look "
 				      "again when it is at work");
 	else if (at_default->slowdown < SLIGHT && exact->slowdown < SLIGHT)
-		doctor_say("verdict", "fine at the default rate, and with --sample-bytes 1, which "
+		doctor_say("verdict", "fine by default, and with --sample-bytes 1, which "
 				      "counts every allocation");
 	else if (at_default->slowdown < SLIGHT)
 		doctor_say("verdict",
-			   "fine at the default rate; with --sample-bytes 1 expect "
+			   "fine by default; with --sample-bytes 1 expect "
 			   "%.0f %%",
 			   exact->slowdown * 100);
 	else if (slowdown_is_sampling(at_default))
 		doctor_say("verdict",
-			   "expect %.0f %% at the default rate, most of it for samples: "
+			   "expect %.0f %% by default, most of it for samples: "
 			   "raise --sample-bytes",
 			   at_default->slowdown * 100);
 	else if (at_default->slowdown < NOTICEABLE)
-		doctor_say("verdict", "expect %.0f %% at the default rate; fine for a while",
+		doctor_say("verdict", "expect %.0f %% by default; fine for a while",
 			   at_default->slowdown * 100);
 	else
 		/* Where traps take most of the time, a small error in their cost is a large one. */
 		doctor_say("verdict",
-			   "expect %.0f %%%s at the default rate: its calls trap, sampled or not, "
+			   "expect %.0f %%%s by default: its calls trap, sampled or not, "
 			   "so --sample-bytes does not help; keep it short, as with --duration 10",
 			   at_default->slowdown * 100, at_default->slowdown > 1 ? " or more" : "");
 }
@@ -279,15 +281,15 @@ static void describe_cost(const struct doctor *doctor, const struct cost *cost)
 	struct slowdown exact = slowdown_estimate(rates, &cost->trap, doctor->mode, true);
 	double seconds = rates->duration_ns / 1e9;
 
-	doctor_say("rate",
+	doctor_say("calls",
 		   "%.0f allocations (%.1f MB) and %.0f frees per second, in %.2f s with %.0f %% "
 		   "of a CPU",
 		   rates->allocations / seconds, rates->bytes / seconds / (1 << 20),
 		   rates->frees / seconds, seconds, 100.0 * rates->cpu_ns / rates->duration_ns);
 	doctor_say("of it counting", "%.0f %% of a CPU, by %.0f ns per trap in that second",
 		   100 * at_default.counting_ns / rates->duration_ns, cost->trap.emulated);
-	describe_slowdown("default rate", &at_default);
-	describe_slowdown("exact", &exact);
+	describe_slowdown(SAMPLE_BYTES_LABEL, &at_default);
+	describe_slowdown("--sample-bytes 1", &exact);
 	judge(rates, &at_default, &exact);
 }
 
@@ -312,7 +314,7 @@ static bool report(const struct doctor *doctor, const struct process_points *pro
 	else if (err)
 		doctor_refuse("its calls cannot be counted (%s)", strerror(-err));
 	else if (!doctor->can_probe)
-		doctor_say("rate", "not counted: see what is missing above");
+		doctor_say("calls", "not counted: see what is missing above");
 	else
 		describe_cost(doctor, cost);
 	return !err;
