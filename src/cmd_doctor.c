@@ -43,11 +43,13 @@ struct doctor_args {
 
 static const struct argp_option doctor_options[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "Also look into these processes", 0},
-	{"all", 'a', NULL, 0, "Also look into all processes; of many, those that use most CPU", 0},
-	{"container", OPT_CONTAINER, "NAME|ID", 0, "The same for a container", 0},
+	{"all", 'a', NULL, 0,
+	 "Also look into all processes; of more than 8, those that have used most CPU", 0},
+	{"container", OPT_CONTAINER, "NAME|ID", 0,
+	 "The same for a container, named as for `record`", 0},
 	{"cgroup", OPT_CGROUP, "PATH", 0, "For a cgroup and those below it", 0},
 	{"unit", OPT_UNIT, "NAME", 0, "For a systemd unit", 0},
-	{"attach", OPT_ATTACH, "MODE", 0, "As for `heaptap record`", 0},
+	{"attach", OPT_ATTACH, "HOW", 0, "As for `heaptap record`", 0},
 	{"symbol-prefix", OPT_SYMBOL_PREFIX, "PREFIX", 0, "As for `heaptap record`", 0},
 	{"signatures-from", OPT_SIGNATURES_FROM, "FILE", 0, "As for `heaptap record`", 0},
 	{"debug-dir", OPT_DEBUG_DIR, "DIR", 0, "As for `heaptap record`", 0},
@@ -56,10 +58,10 @@ static const struct argp_option doctor_options[] = {
 static const char doctor_doc[] =
 	"Can this be profiled, how well, and at what cost?\v"
 	"Looks at the machine and measures what a probe costs on it. For each process: allocators "
-	"and "
-	"probe points, stacks, names, and the calls of one second, which give the slowdown to "
-	"expect. The process goes on. Exit status: 0 profiling is possible, 1 it is not, 2 wrong "
-	"usage.";
+	"and probe points, stacks, names, and the calls of one second, which give the slowdown to "
+	"expect. The process goes on. Exit status: 0 malloc's heap can be profiled, 1 it cannot or "
+	"a value is wrong, 2 wrong usage. `heaptap record --mode faults` and --mmap-only need no "
+	"allocator and may work all the same.";
 
 static int add_argument(const char *arg, const char ***list, size_t *count)
 {
@@ -248,6 +250,8 @@ int cmd_doctor(int argc, char **argv)
 	static const struct argp argp = {
 		.options = doctor_options,
 		.parser = parse_option,
+		.args_doc =
+			"\n-p PID[,PID...]\n--container NAME|ID\n--cgroup PATH\n--unit NAME\n-a",
 		.doc = doctor_doc,
 	};
 	/* What its filter may do is part of the report. */

@@ -66,17 +66,17 @@ static const struct argp_option record_options[] = {
 	{"all", 'a', NULL, 0, "Every process of the machine", 1},
 	{"container", OPT_CONTAINER, "NAME|ID", 0,
 	 "All processes of a container: docker, containerd, CRI-O, podman, runc, crun, "
-	 "systemd-nspawn, "
-	 "LXC; the beginning of an id is enough",
+	 "systemd-nspawn, LXC; the beginning of an id is enough; in Kubernetes also POD, POD/NAME "
+	 "or NAMESPACE/POD/NAME",
 	 1},
 	{"cgroup", OPT_CGROUP, "PATH", 0, "All processes of a cgroup and those below it", 1},
 	{"unit", OPT_UNIT, "NAME", 0, "All processes of a systemd unit", 1},
 	{"follow", OPT_FOLLOW, NULL, 0,
 	 "Take children along; other processes that use the same libraries then pay for the "
-	 "probes, "
-	 "too",
+	 "probes, too",
 	 1},
-	{"no-follow", OPT_NO_FOLLOW, NULL, 0, NULL, 1},
+	{"no-follow", OPT_NO_FOLLOW, NULL, 0,
+	 "Leave the children of a command out, which are taken along by default", 1},
 	{"fork-copy", OPT_FORK_COPY, NULL, 0,
 	 "A forked child has in use what its parent had; otherwise only what it allocates itself",
 	 1},
@@ -142,7 +142,7 @@ static const struct argp_option record_options[] = {
 	 4},
 	{"max-stacks", OPT_MAX_STACKS, "COUNT", 0,
 	 "Pieces of stacks to keep, of up to 32 frames and 300 bytes each (default 65536)", 4},
-	{"attach", OPT_ATTACH, "MODE", 0,
+	{"attach", OPT_ATTACH, "HOW", 0,
 	 "How to place probes: session, multi or perf (default: the best this kernel has)", 4},
 	{"plain-entries", OPT_PLAIN_ENTRIES, NULL, 0,
 	 "Probe the first instruction of each function, even if another is cheaper: to measure "
@@ -155,10 +155,11 @@ static const struct argp_option record_options[] = {
 	{"no-lines", OPT_NO_LINES, NULL, 0, "Name functions only, without source lines", 5},
 	{}};
 
-static const char record_doc[] = "Profile the heap of a process into pprof snapshots.\v"
-				 "The target is not restarted, relinked or stopped. Snapshots are "
-				 "read by `heaptap report` and "
-				 "`go tool pprof`. Exit status: 0 done, 1 failed, 2 wrong usage.";
+static const char record_doc[] =
+	"Profile the heap of processes, a container, a cgroup, a unit or the whole machine into "
+	"pprof snapshots.\v"
+	"The target is not restarted, relinked or stopped. Snapshots are read by `heaptap report` "
+	"and `go tool pprof`. Exit status: 0 done, 1 failed or a value is wrong, 2 wrong usage.";
 
 /* A threshold in bytes, of an option or a variable. */
 static int parse_interval(const char *name, const char *text, uint64_t *ret)
@@ -480,7 +481,8 @@ int cmd_record(int argc, char **argv)
 	static const struct argp argp = {
 		.options = record_options,
 		.parser = parse_option,
-		.args_doc = "-p PID[,PID...]\n-a\n-- COMMAND [ARG...]",
+		.args_doc = "-p PID[,PID...]\n--container NAME|ID\n--cgroup PATH\n"
+			    "--unit NAME\n-a\n-- COMMAND [ARG...]",
 		.doc = record_doc,
 	};
 	struct session_options options = {
@@ -508,8 +510,8 @@ int cmd_record(int argc, char **argv)
 	if (scopes != 1) {
 		log_error(0, scopes ? "give one of -p PID, --container, --cgroup, --unit, -a and a "
 				      "command, not several"
-				    : "nothing to profile: give -p PID, --container NAME, -a, or a "
-				      "command after --");
+				    : "nothing to profile: give -p PID, --container NAME, --cgroup "
+				      "PATH, --unit NAME, -a, or a command after --");
 		return 2;
 	}
 	/* What is in a cgroup is in it with its children. */
