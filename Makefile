@@ -178,7 +178,7 @@ demo: deps-demo ## install what is missing, build, profile a bundled program and
 	$(Q)BUILD=$(OUTPUT) tests/demo.bash
 
 .PHONY: bench
-bench: deps-bench ## cost of a malloc+free pair, heaptap beside its rivals and by allocator (root)
+bench: deps-bench ## six benchmarks: a malloc+free pair beside rivals, by allocator, modes, sampler, unwinding, names (root)
 	$(Q)$(MAKE) --no-print-directory all $(addprefix $(OUTPUT)/,bench/pair bench/floor bench/depth \
 		bench/verified oracle/rows_size oracle/symbols)
 	$(Q)BUILD=$(OUTPUT) tests/bench/bench.sh
@@ -231,7 +231,8 @@ $(OUTPUT)/bench/floor: tests/bench/floor.c $(OUTPUT)/bench/floor.bpf.o
 
 # ------------------------------------------------------------------ maintenance
 
-# Installs those of $(1) that are missing, and nothing else.
+# Installs those of $(1) that are missing, and nothing else. Nothing is left behind: what root makes
+# in the build folder is in the way of a user's `make`.
 define install_packages
 	@missing=; for p in $(1); do \
 		dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; \
@@ -239,27 +240,28 @@ define install_packages
 	[ -z "$$missing" ] || { \
 		echo "  DEPS    $$missing"; \
 		[ "$$(id -u)" = 0 ] || { echo "make: these packages are missing; run make as root, with sudo" >&2; exit 1; }; \
-		apt-get install -y --no-install-recommends $$missing </dev/null >$(OUTPUT)/deps.log 2>&1 || \
-		{ apt-get update </dev/null >$(OUTPUT)/deps.log 2>&1 && \
-		  apt-get install -y --no-install-recommends $$missing </dev/null >>$(OUTPUT)/deps.log 2>&1; } || \
-		{ tail -n 20 $(OUTPUT)/deps.log >&2; exit 1; }; \
+		log=$$(mktemp) && trap 'rm -f "$$log"' EXIT && \
+		apt-get install -y --no-install-recommends $$missing </dev/null >"$$log" 2>&1 || \
+		{ apt-get update </dev/null >"$$log" 2>&1 && \
+		  apt-get install -y --no-install-recommends $$missing </dev/null >>"$$log" 2>&1; } || \
+		{ tail -n 20 "$$log" >&2; exit 1; }; \
 	}
 endef
 
 .PHONY: deps deps-demo deps-check deps-kernels deps-bench
-deps: | $(OUTPUT) ## install the Debian packages a build needs, if missing (root)
+deps: ## install the Debian packages a build needs, if missing (root)
 	$(call install_packages,$(BUILD_PACKAGES))
 
-deps-demo: | $(OUTPUT)
+deps-demo:
 	$(call install_packages,$(BUILD_PACKAGES) g++)
 
-deps-check: | $(OUTPUT)
+deps-check:
 	$(call install_packages,$(BUILD_PACKAGES) $(CHECK_PACKAGES))
 
-deps-kernels: | $(OUTPUT)
+deps-kernels:
 	$(call install_packages,$(BUILD_PACKAGES) $(KERNEL_PACKAGES) binutils procps util-linux)
 
-deps-bench: | $(OUTPUT)
+deps-bench:
 	$(call install_packages,$(BUILD_PACKAGES) $(BENCH_PACKAGES) g++)
 
 FORMATTED := $(wildcard bpf/*.[ch] include/heaptap/*.h src/*.[ch] src/*/*.[ch] tests/*/*.[ch] tests/*/*.cc)
@@ -284,5 +286,13 @@ clean: ## remove everything that was built
 .PHONY: help
 help: ## this list
 	@awk -F ':[^#]*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@printf '\nwith any of them:\n'
+	@printf '  %-14s %s\n' \
+		V=1 'show the commands' \
+		SAN=1 'build with sanitizers, into $(OUTPUT)-san' \
+		WERROR=1 'warnings are errors' \
+		OUTPUT=FOLDER 'build there instead of in build' \
+		CC=clang 'another compiler' \
+		PREFIX=/usr 'install there instead of below /usr/local'
 
 -include $(shell find $(OUTPUT) -name '*.d' 2>/dev/null)
