@@ -35,3 +35,4 @@ echo "  \$ heaptap report --sample-index alloc_space $last"
 echo
 echo "Snapshots written: ${files[*]}"
 echo "In a browser, as a graph or flame graph:  go tool pprof -http=: $last"
+echo "(go tool pprof is in the package golang-go; graphs need graphviz, too)"
