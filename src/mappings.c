@@ -75,22 +75,9 @@ static int changed(void *arg, const struct mapper *mapper, const struct mapped_c
 		.serial = space->serial,
 		.stack_id = mapper->stack_id,
 	};
-	const struct site_counters counters = {
-		.alloc =
-			{
-				.bytes = change->mapped << WEIGHT_BYTES_SHIFT,
-				.objects = (uint64_t)change->mapped_objects << WEIGHT_OBJECTS_SHIFT,
-			},
-		.freed =
-			{
-				.bytes = change->unmapped << WEIGHT_BYTES_SHIFT,
-				.objects = (uint64_t)change->unmapped_objects
-					   << WEIGHT_OBJECTS_SHIFT,
-			},
-	};
 
 	space->mappings->bytes += change->mapped - change->unmapped;
-	return heap_add_mapped(space->mappings->heap, &key, &counters, change->reserved);
+	return heap_add_mapped(space->mappings->heap, &key, change);
 }
 
 static bool is_anonymous(const struct mapping *mapping)

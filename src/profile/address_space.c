@@ -158,25 +158,27 @@ static int split(struct address_space *space, uint64_t address)
 	return 0;
 }
 
-/* Tells of a range that comes (sign 1) or goes (-1). */
-static int tell(struct address_space *space, const struct range *range, int sign)
+/* How a range comes or goes. What is taken back has never gone. */
+enum passage { MAPPED, UNMAPPED, TAKEN_BACK };
+
+static int tell(struct address_space *space, const struct range *range, enum passage how)
 {
 	struct origin *origin = range->origin;
-	uint64_t bytes = range->end - range->start;
-	struct mapped_change change = {
-		.reserved = range->reserved ? sign * (int64_t)bytes : 0,
-	};
+	int64_t bytes = range->end - range->start, more = how == UNMAPPED ? -bytes : bytes;
+	struct mapped_change change = {.reserved = range->reserved ? more : 0};
+	bool object;
 
 	if (!origin)
 		return 0;
-	if (sign > 0) {
+	/* Comes with its first byte, goes with its last. */
+	object = how == UNMAPPED ? origin->bytes == (uint64_t)bytes : !origin->bytes;
+	origin->bytes += more;
+	if (how == MAPPED) {
 		change.mapped = bytes;
-		change.mapped_objects = !origin->bytes;
-		origin->bytes += bytes;
+		change.mapped_objects = object;
 	} else {
-		change.unmapped = bytes;
-		origin->bytes -= bytes;
-		change.unmapped_objects = !origin->bytes;
+		change.unmapped = -more;
+		change.unmapped_objects = how == UNMAPPED ? object : -object;
 	}
 	return space->changed(space->arg, &origin->mapper, &change);
 }
@@ -198,7 +200,7 @@ static int cut(struct address_space *space, uint64_t start, uint64_t end, struct
 		range->next = NULL;
 		*tail = range;
 		tail = &range->next;
-		err = tell(space, range, -1);
+		err = tell(space, range, UNMAPPED);
 	}
 	return err;
 }
@@ -222,12 +224,12 @@ static struct origin *origin_new(const struct mapper *mapper)
 }
 
 /* Where nothing is. Takes over what is passed, even if it fails. */
-static int put(struct address_space *space, struct range *range)
+static int put(struct address_space *space, struct range *range, enum passage how)
 {
 	if (!range)
 		return -ENOMEM;
 	insert(space, range);
-	return tell(space, range, 1);
+	return tell(space, range, how);
 }
 
 int address_space_add(struct address_space *space, uint64_t start, uint64_t size,
@@ -247,7 +249,7 @@ int address_space_add(struct address_space *space, uint64_t start, uint64_t size
 	range = range_new(origin, start, start + size, false);
 	if (!range)
 		free(origin);
-	return put(space, range);
+	return put(space, range, MAPPED);
 }
 
 static struct taken *find_taken(struct address_space *space, uint32_t tid)
@@ -280,7 +282,7 @@ int address_space_take(struct address_space *space, uint32_t tid, uint64_t start
 	return cut(space, start, start + size, &taken->ranges);
 }
 
-/* Puts a range back as it was. */
+/* Puts a range back as it was, as if it had never been taken. */
 static int restore(struct address_space *space, struct range *range)
 {
 	int err = address_space_remove(space, range->start, range->end - range->start);
@@ -289,7 +291,7 @@ static int restore(struct address_space *space, struct range *range)
 		range_free(range);
 		return err;
 	}
-	return put(space, range);
+	return put(space, range, TAKEN_BACK);
 }
 
 int address_space_take_back(struct address_space *space, uint32_t tid)
@@ -327,8 +329,10 @@ static int move_part(struct move *move, uint64_t from, uint64_t to, bool known, 
 		to = move->size;
 	if (from >= to)
 		return 0;
-	return put(move->space, range_new(known ? move->origin : NULL, move->start + from,
-					  move->start + to, reserved));
+	return put(move->space,
+		   range_new(known ? move->origin : NULL, move->start + from, move->start + to,
+			     reserved),
+		   MAPPED);
 }
 
 static int move_parts(struct move *move, const struct taken *taken)

@@ -23,12 +23,12 @@ struct mapper {
 	uint32_t thread;
 };
 
-/* A change of what a mapper has mapped. */
+/* A change of what a mapper has mapped. What is taken back was not unmapped after all: below 0. */
 struct mapped_change {
 	uint64_t mapped;
-	uint64_t unmapped;
+	int64_t unmapped;
 	uint32_t mapped_objects;
-	uint32_t unmapped_objects;
+	int32_t unmapped_objects;
 	int64_t reserved; /* of what is mapped: without access, or given back to the kernel */
 };
 

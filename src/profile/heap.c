@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "profile/address_space.h"
 #include "profile/heap.h"
 
 struct heap {
@@ -152,8 +153,7 @@ static int find_site(struct heap *heap, const struct site_key *key, struct heap_
 	return 0;
 }
 
-int heap_add_mapped(struct heap *heap, const struct site_key *key,
-		    const struct site_counters *counters, int64_t reserved)
+int heap_add(struct heap *heap, const struct site_key *key, const struct site_counters *counters)
 {
 	struct heap_site *site;
 	int err = find_site(heap, key, &site);
@@ -162,13 +162,29 @@ int heap_add_mapped(struct heap *heap, const struct site_key *key,
 		return err;
 	sum_add(&site->alloc, &counters->alloc);
 	sum_add(&site->freed, &counters->freed);
-	site->reserved += reserved;
 	return 0;
 }
 
-int heap_add(struct heap *heap, const struct site_key *key, const struct site_counters *counters)
+/* A count of whole ones, which may be below 0, in fixed point. */
+static __int128 fixed(__int128 count, unsigned int shift)
 {
-	return heap_add_mapped(heap, key, counters, 0);
+	return count * ((__int128)1 << shift);
+}
+
+int heap_add_mapped(struct heap *heap, const struct site_key *key,
+		    const struct mapped_change *change)
+{
+	struct heap_site *site;
+	int err = find_site(heap, key, &site);
+
+	if (err)
+		return err;
+	site->alloc.bytes += fixed(change->mapped, WEIGHT_BYTES_SHIFT);
+	site->alloc.objects += fixed(change->mapped_objects, WEIGHT_OBJECTS_SHIFT);
+	site->freed.bytes += fixed(change->unmapped, WEIGHT_BYTES_SHIFT);
+	site->freed.objects += fixed(change->unmapped_objects, WEIGHT_OBJECTS_SHIFT);
+	site->reserved += change->reserved;
+	return 0;
 }
 
 int heap_inherit(struct heap *heap, uint32_t serial, uint64_t stack_id, const struct weight *weight)

@@ -47,6 +47,7 @@ struct heap_site {
 };
 
 struct heap;
+struct mapped_change; /* see profile/address_space.h */
 
 /*
  * read_chunk fetches a chunk of a stack: 0 or a negative errno. It is called once per chunk and
@@ -60,9 +61,9 @@ DEFINE_CLEANUP(heap, struct heap *, heap_free)
 /* Adds the counters of one site and epoch. Returns 0 or -ENOMEM, then nothing was added. */
 int heap_add(struct heap *heap, const struct site_key *key, const struct site_counters *counters);
 
-/* The same for a site of mappings; reserved: bytes that are address space only, or no more. */
+/* The same for a change of a site of mappings. */
 int heap_add_mapped(struct heap *heap, const struct site_key *key,
-		    const struct site_counters *counters, int64_t reserved);
+		    const struct mapped_change *change);
 
 /* Adds what a process that was forked had in use then, by its parent's stack. As heap_add(). */
 int heap_inherit(struct heap *heap, uint32_t serial, uint64_t stack_id,

@@ -100,6 +100,19 @@ random_calls() {
 	[ "$(reasons log)" = "Exiting, $((mapped >> 20)) MB mapped" ]
 }
 
+@test "a call that the kernel refuses has mapped nothing and unmapped nothing" {
+	local site objects space mapped
+
+	"$HEAPTAP" record --mmap-only -o p -- "$WORKLOADS/refused" >truth 2>log
+	[ "$(grep -c '^site=' truth)" -eq 2 ]
+	while IFS='= ' read -r _ site _ objects _ space _ mapped; do
+		[ "$(of p.0001.pb.gz map_objects "$site")" -eq "$objects" ]
+		[ "$(of p.0001.pb.gz map_space "$site")" -eq "$space" ]
+		[ "$(of p.0001.pb.gz mapped_space "$site")" -eq "$mapped" ]
+	done <truth
+	pprof -comments p.0001.pb.gz | grep -qx 'losses: none'
+}
+
 @test "gperftools' variables ask for it, too" {
 	HEAP_PROFILE_ONLY_MMAP=true "$HEAPTAP" record -o p -- "$WORKLOADS/calls" >truth 2>log
 	pprof -raw p.0001.pb.gz | grep -q '^map_objects/count map_space/bytes mapped_objects/count mapped_space/bytes\[dflt\] reserved_space/bytes'

@@ -9,6 +9,7 @@
 
 #include "heaptap/weight.h"
 #include "profile/accounts.h"
+#include "profile/address_space.h"
 
 static int no_chunk(void *arg, uint64_t id, struct stack_chunk *ret)
 {
@@ -58,6 +59,14 @@ static const struct heap_site *site_of(struct heap *heap, enum account account, 
 				       uint64_t freed, int64_t reserved)
 {
 	const struct site_key key = {.account = account, .serial = 1, .stack_id = account + 1};
+	/* Unmapped twice, and once of it taken back. */
+	const struct mapped_change changes[] = {
+		{.mapped = bytes,
+		 .unmapped = 2 * freed,
+		 .mapped_objects = 2,
+		 .unmapped_objects = 2},
+		{.unmapped = -freed, .unmapped_objects = -1, .reserved = reserved},
+	};
 	const struct site_counters counters = {
 		.alloc = {.bytes = bytes << WEIGHT_BYTES_SHIFT,
 			  .objects = 2ull << WEIGHT_OBJECTS_SHIFT},
@@ -66,7 +75,11 @@ static const struct heap_site *site_of(struct heap *heap, enum account account, 
 	};
 	const struct heap_site *site;
 
-	assert_int_equal(heap_add_mapped(heap, &key, &counters, reserved), 0);
+	if (account == ACCOUNT_MAPPED)
+		for (size_t i = 0; i < 2; i++)
+			assert_int_equal(heap_add_mapped(heap, &key, &changes[i]), 0);
+	else
+		assert_int_equal(heap_add(heap, &key, &counters), 0);
 	for (site = heap_sites(heap); site; site = site->hh.next)
 		if (site->key.account == account)
 			return site;

@@ -28,6 +28,9 @@ struct sums {
 	int64_t mapped[MAPPERS];
 	int64_t objects[MAPPERS];
 	int64_t reserved[MAPPERS];
+	/* Ever. */
+	int64_t all_mapped[MAPPERS];
+	int64_t all_objects[MAPPERS];
 };
 
 static int changed(void *arg, const struct mapper *mapper, const struct mapped_change *change)
@@ -38,6 +41,8 @@ static int changed(void *arg, const struct mapper *mapper, const struct mapped_c
 	sums->objects[mapper->stack_id] +=
 		(int64_t)change->mapped_objects - (int64_t)change->unmapped_objects;
 	sums->reserved[mapper->stack_id] += change->reserved;
+	sums->all_mapped[mapper->stack_id] += change->mapped;
+	sums->all_objects[mapper->stack_id] += change->mapped_objects;
 	return 0;
 }
 
@@ -106,7 +111,7 @@ static void model_move(struct model *model, size_t to, size_t count, bool anonym
 	model->taken_count = 0;
 }
 
-static void step(struct model *model, struct address_space *space)
+static void step(struct model *model, struct sums *sums, struct address_space *space)
 {
 	size_t from = pick(PAGES), count = 1 + pick(PAGES - from);
 	uint64_t start = (from + 1) * PAGE, size = count * PAGE;
@@ -114,6 +119,7 @@ static void step(struct model *model, struct address_space *space)
 	const struct mapper mapper = {.stack_id = id};
 	size_t to = pick(PAGES), grown = 1 + pick(PAGES - to);
 	bool anonymous = pick(2), again = pick(2);
+	struct sums before = *sums;
 
 	switch (pick(7)) {
 	case 0:
@@ -141,6 +147,8 @@ static void step(struct model *model, struct address_space *space)
 	case 5:
 		assert_int_equal(address_space_take(space, 7, start, size), 0);
 		assert_int_equal(address_space_take_back(space, 7), 0);
+		/* Nothing was mapped anew. */
+		assert_memory_equal(sums, &before, sizeof(before));
 		break;
 	default:
 		assert_int_equal(address_space_take(space, 7, start, size), 0);
@@ -162,7 +170,7 @@ static void test_random(void **state)
 		srandom(seed);
 		assert_int_equal(address_space_new(changed, &sums, &space), 0);
 		for (int i = 0; i < 500; i++) {
-			step(&model, space);
+			step(&model, &sums, space);
 			check(&model, &sums, space);
 		}
 		address_space_free(space);
