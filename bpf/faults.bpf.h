@@ -188,11 +188,11 @@ __noinline int fault_account(__u64 address, __u32 flags)
 	struct vm_area_struct *area;
 	__u64 start, end, stack;
 
-	area = vma_walk(mm, address, pivots);
-	start = BPF_CORE_READ(area, vm_start);
-	end = BPF_CORE_READ(area, vm_end);
-	if (address < start || address >= end)
+	area = vma_find(mm, address, pivots, &start, &end);
+	if (!area) {
+		loss_add(LOSS_FAULT_KIND, 0);
 		return ACCOUNT_FAULT_ANONYMOUS;
+	}
 	if (!BPF_CORE_READ(area, vm_ops)) {
 		/* Before 6.18 its entry has no mark; memory of one's own is writable at once. */
 		if (flags & FAULT_LARGE && !(flags & FAULT_WRITABLE))

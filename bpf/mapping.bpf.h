@@ -28,9 +28,8 @@
 
 #define MREMAP_DONTUNMAP_FLAG 4
 
-#define PROT_ACCESS    3 /* PROT_READ | PROT_WRITE */
-#define VM_ACCESS      3 /* VM_READ | VM_WRITE */
-#define VM_SHARED_FLAG 8
+#define PROT_ACCESS 3 /* PROT_READ | PROT_WRITE */
+#define VM_ACCESS   3 /* VM_READ | VM_WRITE */
 
 #define ADVICE_DONTNEED	       4
 #define ADVICE_FREE	       8
@@ -42,11 +41,16 @@
 /* "dev/zero": what the kernel calls the file behind shared anonymous memory. */
 #define SHARED_ANONYMOUS_NAME 0x6f72657a2f766564ull
 
-/* What a syscall has found when it began. */
+/* What a syscall is about. */
+#define FOUND_MAPPING	   1 /* so the others are known */
+#define FOUND_ANONYMOUS	   2
+#define FOUND_INACCESSIBLE 4 /* without a right to read or write */
+
+/* What a syscall has found when it began, until it ends. */
 struct mapping_call {
-	__u64 brk;
-	__u32 anonymous;    /* what it is about */
-	__u32 inaccessible; /* likewise, without a right to read or write */
+	__u64 brk;   /* 0: not known */
+	__u32 found; /* FOUND_*; 0: not known */
+	__u32 pad;
 };
 
 struct {
@@ -67,10 +71,18 @@ static __always_inline struct pt_regs *syscall_registers(void)
 	return (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
 }
 
+/* NULL if there is no memory: nothing is known then when the syscall ends. */
 static __always_inline struct mapping_call *mapping_call(void)
 {
 	return bpf_task_storage_get(&mapping_calls, bpf_get_current_task_btf(), NULL,
 				    BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
+
+static __always_inline struct mapping_call mapping_call_read(void)
+{
+	struct mapping_call *call = mapping_call(), none = {};
+
+	return call ? *call : none;
 }
 
 static __always_inline __u64 page_up(__u64 size)
@@ -200,33 +212,45 @@ static __always_inline void mmap_ends(long result)
 		mapping_send(serial, MAPPING_REMOVE, result, size, 0);
 }
 
-/* What is mapped at an address: anonymous memory, and whether it may be used at all. */
-__noinline int mapping_look(struct mapping_call *call, __u64 address)
+/* What is mapped at an address, as FOUND_*. */
+__noinline __u32 mapping_look(__u64 address)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-	unsigned long pivots[MAPLE_64_PIVOTS];
+	unsigned long pivots[MAPLE_64_PIVOTS], flags;
+	__u64 start, end, begins = 0;
 	struct vm_area_struct *area;
+	__u32 found = FOUND_MAPPING;
 	const unsigned char *name;
 	struct file *file;
-	__u64 start = 0;
 
-	if (!call)
+	area = vma_find(BPF_CORE_READ(task, mm), address, pivots, &start, &end);
+	if (!area)
 		return 0;
-	call->anonymous = 0;
-	call->inaccessible = 0;
-	area = vma_walk(BPF_CORE_READ(task, mm), address, pivots);
-	if (!area || address < BPF_CORE_READ(area, vm_start) ||
-	    address >= BPF_CORE_READ(area, vm_end))
-		return 0;
+	flags = BPF_CORE_READ(area, vm_flags);
 	file = BPF_CORE_READ(area, vm_file);
 	if (file) {
 		name = BPF_CORE_READ(file, f_path.dentry, d_name.name);
-		bpf_probe_read_kernel(&start, sizeof(start), name);
+		bpf_probe_read_kernel(&begins, sizeof(begins), name);
 	}
-	call->anonymous = !file || (BPF_CORE_READ(area, vm_flags) & VM_SHARED_FLAG &&
-				    start == SHARED_ANONYMOUS_NAME);
-	call->inaccessible = !(BPF_CORE_READ(area, vm_flags) & VM_ACCESS);
-	return 0;
+	if (!file || (flags & VM_SHARED && begins == SHARED_ANONYMOUS_NAME))
+		found |= FOUND_ANONYMOUS;
+	if (!(flags & VM_ACCESS))
+		found |= FOUND_INACCESSIBLE;
+	return found;
+}
+
+static __always_inline void mapping_note(__u64 address)
+{
+	struct mapping_call *call = mapping_call();
+
+	if (call)
+		call->found = mapping_look(address);
+}
+
+/* A syscall has succeeded, of which it is not known what it was about. */
+static __always_inline void mapping_unknown(__u64 bytes)
+{
+	loss_add(LOSS_MAPPING_UNKNOWN, bytes << WEIGHT_BYTES_SHIFT);
 }
 
 static __always_inline bool mremap_takes(const struct pt_regs *registers)
@@ -239,15 +263,10 @@ static __always_inline void mremap_begins(void)
 {
 	struct pt_regs *registers = syscall_registers();
 	__u32 serial = process_serial();
-	struct mapping_call *call;
 
 	if (!serial)
 		return;
-	call = mapping_call();
-	if (call)
-		mapping_look(call, registers->di);
-	else
-		loss_add(LOSS_MAPPING_FULL, 0);
+	mapping_note(registers->di);
 	if (settings.mappings && mremap_takes(registers))
 		mapping_send(serial, MAPPING_TAKE, registers->di, page_up(registers->si), 0);
 }
@@ -256,22 +275,25 @@ static __always_inline void mremap_ends(long result)
 {
 	struct pt_regs *registers = syscall_registers();
 	__u64 old_size = page_up(registers->si), size = page_up(registers->dx);
-	__u32 serial = process_serial(), anonymous;
+	__u32 serial = process_serial(), found, anonymous;
 	bool takes = mremap_takes(registers);
-	struct mapping_call *call;
 
 	if (!serial)
 		return;
-	call = mapping_call();
-	anonymous = call ? call->anonymous : 0;
-	if (!settings.mappings) {
-		if (!is_error(result) && anonymous && size > old_size)
-			growth_add(serial, size - old_size);
+	found = mapping_call_read().found;
+	if (is_error(result)) {
+		if (settings.mappings && takes)
+			mapping_send(serial, MAPPING_TAKE_BACK, 0, 0, 0);
 		return;
 	}
-	if (is_error(result)) {
-		if (takes)
-			mapping_send(serial, MAPPING_TAKE_BACK, 0, 0, 0);
+	if (!settings.mappings && size <= old_size)
+		return;
+	if (!found)
+		mapping_unknown(size > old_size ? size - old_size : 0);
+	anonymous = !!(found & FOUND_ANONYMOUS);
+	if (!settings.mappings) {
+		if (anonymous)
+			growth_add(serial, size - old_size);
 		return;
 	}
 	if (takes) {
@@ -294,23 +316,23 @@ static __always_inline void brk_begins(void)
 	call = mapping_call();
 	if (call)
 		call->brk = BPF_CORE_READ(task, mm, brk);
-	else
-		loss_add(LOSS_MAPPING_FULL, 0);
 }
 
 static __always_inline void brk_ends(long result)
 {
 	__u32 serial = process_serial();
-	struct mapping_call *call;
 	__u64 before, after;
 
 	if (!serial)
 		return;
-	call = mapping_call();
-	if (!call || !call->brk)
-		return;
-	before = page_up(call->brk);
+	before = page_up(mapping_call_read().brk);
 	after = page_up(result);
+	if (!before) {
+		/* Else it has only said where the break is. */
+		if ((__u64)result == syscall_registers()->di)
+			mapping_unknown(0);
+		return;
+	}
 	if (after > before)
 		mapping_added(serial, before, after - before, true);
 	else if (after < before && settings.mappings)
@@ -344,33 +366,30 @@ static __always_inline void madvise_ends(long result)
 static __always_inline void mprotect_begins(void)
 {
 	struct pt_regs *registers = syscall_registers();
-	struct mapping_call *call;
 
-	if (!(registers->dx & PROT_ACCESS) || !process_serial())
-		return;
-	call = mapping_call();
-	if (call)
-		mapping_look(call, registers->di);
-	else
-		loss_add(LOSS_MAPPING_FULL, 0);
+	if (registers->dx & PROT_ACCESS && process_serial())
+		mapping_note(registers->di);
 }
 
 static __always_inline void mprotect_ends(long result)
 {
 	struct pt_regs *registers = syscall_registers();
 	__u64 size = page_up(registers->si);
-	__u32 serial = process_serial();
-	struct mapping_call *call;
+	__u32 serial = process_serial(), found;
 
-	if (result || !serial || !size)
+	if (!serial)
 		return;
 	if (!(registers->dx & PROT_ACCESS)) {
-		if (settings.mappings)
+		if (settings.mappings && !result && size)
 			mapping_send(serial, MAPPING_RESERVE, registers->di, size, 0);
 		return;
 	}
-	call = mapping_call();
-	if (!call || !call->anonymous || !call->inaccessible)
+	found = mapping_call_read().found;
+	if (result || !size)
+		return;
+	if (!found)
+		mapping_unknown(size);
+	if (!(found & FOUND_ANONYMOUS) || !(found & FOUND_INACCESSIBLE))
 		return;
 	if (settings.mappings)
 		mapping_send(serial, MAPPING_USE, registers->di, size, 0);

@@ -173,19 +173,11 @@ __noinline int walk_find_vma(struct walk *walk, __u64 address)
 	struct file *file;
 	struct vma vma = {};
 	__u32 slot;
-	int attempt;
 
 	if (!walk)
 		return VMA_CACHE;
-	for (attempt = 0; attempt < 2; attempt++) {
-		area = vma_walk((struct mm_struct *)walk->mm, address, walk->pivots);
-		vma.start = BPF_CORE_READ(area, vm_start);
-		vma.end = BPF_CORE_READ(area, vm_end);
-		if (area && address >= vma.start && address < vma.end)
-			break;
-		vma.start = 0;
-	}
-	if (!vma.start)
+	area = vma_find((struct mm_struct *)walk->mm, address, walk->pivots, &vma.start, &vma.end);
+	if (!area)
 		return VMA_CACHE;
 	vma.executable = !!(BPF_CORE_READ(area, vm_flags) & VM_EXEC);
 	vma.offset = BPF_CORE_READ(area, vm_pgoff) << 12;

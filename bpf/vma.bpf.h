@@ -65,7 +65,7 @@ static __always_inline __u64 maple_slot(const struct maple_node *node, __u32 typ
 	return (__u64)slot;
 }
 
-/* The vm_area_struct whose range may cover address, or NULL; the caller checks. */
+/* The vm_area_struct whose range may cover address, or NULL. */
 static __always_inline struct vm_area_struct *vma_walk(struct mm_struct *mm, __u64 address,
 						       unsigned long pivots[MAPLE_64_PIVOTS])
 {
@@ -81,6 +81,24 @@ static __always_inline struct vm_area_struct *vma_walk(struct mm_struct *mm, __u
 		entry = maple_slot((struct maple_node *)(entry & ~255ull), type, address, pivots);
 		if (type <= MAPLE_LEAF_64 || entry < 4096)
 			return (struct vm_area_struct *)entry;
+	}
+	return NULL;
+}
+
+/* The mapping of an address, and its range; NULL if none was found in two attempts. */
+static __always_inline struct vm_area_struct *vma_find(struct mm_struct *mm, __u64 address,
+						       unsigned long pivots[MAPLE_64_PIVOTS],
+						       __u64 *ret_start, __u64 *ret_end)
+{
+	struct vm_area_struct *area;
+	int attempt;
+
+	for (attempt = 0; attempt < 2; attempt++) {
+		area = vma_walk(mm, address, pivots);
+		*ret_start = BPF_CORE_READ(area, vm_start);
+		*ret_end = BPF_CORE_READ(area, vm_end);
+		if (area && address >= *ret_start && address < *ret_end)
+			return area;
 	}
 	return NULL;
 }

@@ -233,7 +233,8 @@ static uint64_t lost_events(const struct mappings *mappings)
 
 	if (kernel_read_losses(mappings->kernel, losses))
 		return mappings->lost;
-	return losses[LOSS_MAPPING_FULL].count + losses[LOSS_MAPPING_MISSED].count;
+	return losses[LOSS_MAPPING_FULL].count + losses[LOSS_MAPPING_MISSED].count +
+	       losses[LOSS_MAPPING_UNKNOWN].count;
 }
 
 int mappings_begin(struct mappings *mappings)

@@ -37,6 +37,9 @@
 	X(MAPPING_MISSED, "mapping_missed",                                                        \
 	  "changes of mappings not seen: the kernel did not run the program that counts them; "    \
 	  "the account was put right likewise")                                                    \
+	X(MAPPING_UNKNOWN, "mapping_unknown",                                                      \
+	  "changes of mappings not counted as what they are: what was there before was not "       \
+	  "found; the account was put right likewise, and --mode growth lacks what they added")    \
 	X(LIVE_FULL, "live_full",                                                                  \
 	  "allocations counted in alloc_* but not in inuse_*: the live table, or the share of it " \
 	  "that one process may take, was full (--max-live)")                                      \
@@ -71,6 +74,8 @@
 	X(FAULT_SIZE, "fault_size",                                                                \
 	  "page faults counted as 4096 bytes each, also those that change nothing: page tables "   \
 	  "cannot be read")                                                                        \
+	X(FAULT_KIND, "fault_kind",                                                                \
+	  "page faults counted as anonymous memory: what was mapped there was not found")          \
 	X(FAULT_EXEC, "fault_exec",                                                                \
 	  "page faults not counted: the kernel filled the memory of a new program in exec")        \
 	X(EPOCH_LATE, "epoch_late",                                                                \
