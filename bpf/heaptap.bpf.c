@@ -523,6 +523,7 @@ int identify_image(struct bpf_iter__task_vma *ctx)
 	struct vm_area_struct *area = ctx->vma;
 	struct task_struct *task = ctx->task;
 	struct image_identity identity = {};
+	struct image_look look = {};
 	struct vma vma = {};
 	struct file *file;
 
@@ -534,7 +535,7 @@ int identify_image(struct bpf_iter__task_vma *ctx)
 	if (!file || vma.start < identify_start || vma.start >= identify_end)
 		return 0;
 	identity.start = vma.start;
-	identity.id = image_id(identify_tgid, file, &vma);
+	identity.id = image_id(&look, identify_tgid, file, &vma);
 	bpf_seq_write(ctx->meta->seq, &identity, sizeof(identity));
 	return 0;
 }

@@ -28,6 +28,12 @@ struct {
 	__type(value, __u32);
 } unwind_images SEC(".maps");
 
+/* Too large for the stack below a walk. */
+struct image_look {
+	struct image_key key;
+	struct image_sight sight;
+};
+
 struct walk {
 	struct unwind_state state; /* first: see unwind_read_word() */
 	__u64 window_start;
@@ -43,6 +49,7 @@ struct walk {
 	struct vma vmas[VMA_CACHE];
 	struct unwind_rule rule;	       /* of the frame in work */
 	unsigned long pivots[MAPLE_64_PIVOTS]; /* of a node of the tree of mappings */
+	struct image_look look;		       /* at the file in work */
 	__u64 frames[STACK_MAX_FRAMES];	       /* leaf first */
 	struct stack_chunk chunk;	       /* being built */
 	__u64 parent;			       /* id of the chunk interned last */
@@ -127,36 +134,39 @@ __noinline __u64 unwind_recover(__u64 slot)
 }
 
 /* The id of the file behind a mapping, given at first sight; 0 if the table is full. */
-static __always_inline __u32 image_id(__u32 tgid, struct file *file, const struct vma *vma)
+static __always_inline __u32 image_id(struct image_look *look, __u32 tgid, struct file *file,
+				      const struct vma *vma)
 {
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
-	struct image_sight sight = {}, *known;
-	struct image_key key = {};
+	struct image_sight *sight = &look->sight, *known;
+	struct image_key *key = &look->key;
 	const unsigned char *name;
+	__u32 id;
 
-	key.inode = BPF_CORE_READ(inode, i_ino);
-	key.size = BPF_CORE_READ(inode, i_size);
-	key.device = BPF_CORE_READ(inode, i_sb, s_dev);
-	key.generation = BPF_CORE_READ(inode, i_generation);
-	known = bpf_map_lookup_elem(&images, &key);
+	key->inode = BPF_CORE_READ(inode, i_ino);
+	key->size = BPF_CORE_READ(inode, i_size);
+	key->device = BPF_CORE_READ(inode, i_sb, s_dev);
+	key->generation = BPF_CORE_READ(inode, i_generation);
+	known = bpf_map_lookup_elem(&images, key);
 	if (known)
 		return known->id;
 
 	/* A race between two threads wastes an id, no more. */
-	sight.id = __sync_fetch_and_add(&image_count, 1) + 1;
-	sight.tgid = tgid;
-	sight.start = vma->start;
-	sight.end = vma->end;
-	sight.offset = vma->offset;
-	sight.file_size = key.size;
+	id = __sync_fetch_and_add(&image_count, 1) + 1;
+	sight->id = id;
+	sight->tgid = tgid;
+	sight->start = vma->start;
+	sight->end = vma->end;
+	sight->offset = vma->offset;
+	sight->file_size = key->size;
 	name = BPF_CORE_READ(file, f_path.dentry, d_name.name);
-	bpf_probe_read_kernel_str(sight.name, sizeof(sight.name), name);
-	if (sight.id < UNWIND_MAX_IMAGES &&
-	    !bpf_map_update_elem(&images, &key, &sight, BPF_NOEXIST)) {
-		event_send(EVENT_IMAGE_SEEN, sight.id);
-		return sight.id;
+	__builtin_memset(sight->name, 0, sizeof(sight->name));
+	bpf_probe_read_kernel_str(sight->name, sizeof(sight->name), name);
+	if (id < UNWIND_MAX_IMAGES && !bpf_map_update_elem(&images, key, sight, BPF_NOEXIST)) {
+		event_send(EVENT_IMAGE_SEEN, id);
+		return id;
 	}
-	known = bpf_map_lookup_elem(&images, &key);
+	known = bpf_map_lookup_elem(&images, key);
 	if (known)
 		return known->id;
 	loss_add(LOSS_IMAGE_FULL, 0);
@@ -164,28 +174,34 @@ static __always_inline __u32 image_id(__u32 tgid, struct file *file, const struc
 }
 
 /*
- * Fills the next slot of the walk's cache with the mapping of address; returns the slot, or
- * VMA_CACHE if there is none. Global functions are verified once each, not per use and turn.
+ * Fills the next place of the cache of a slot's walk with the mapping of address; returns the
+ * place, or VMA_CACHE if there is none. Global functions are verified once each, not per use and
+ * turn. Takes the slot and not its address: 6.1 accepts no argument of a global function as a map's
+ * key or value.
  */
-__noinline int walk_find_vma(struct walk *walk, __u64 address)
+__noinline int walk_find_vma(__u32 slot, __u64 address)
 {
+	struct walk *walk = bpf_map_lookup_elem(&walks, &slot);
 	struct vm_area_struct *area;
+	__u64 start, end;
 	struct file *file;
-	struct vma vma = {};
-	__u32 slot;
+	struct vma *vma;
+	__u32 place;
 
 	if (!walk)
 		return VMA_CACHE;
-	area = vma_find((struct mm_struct *)walk->mm, address, walk->pivots, &vma.start, &vma.end);
+	area = vma_find((struct mm_struct *)walk->mm, address, walk->pivots, &start, &end);
 	if (!area)
 		return VMA_CACHE;
-	vma.executable = !!(BPF_CORE_READ(area, vm_flags) & VM_EXEC);
-	vma.offset = BPF_CORE_READ(area, vm_pgoff) << 12;
+	place = walk->vma_next++ & (VMA_CACHE - 1);
+	vma = &walk->vmas[place];
+	vma->start = start;
+	vma->end = end;
+	vma->executable = !!(BPF_CORE_READ(area, vm_flags) & VM_EXEC);
+	vma->offset = BPF_CORE_READ(area, vm_pgoff) << 12;
 	file = BPF_CORE_READ(area, vm_file);
-	vma.image = file && vma.executable ? image_id(walk->tgid, file, &vma) : 0;
-	slot = walk->vma_next++ & (VMA_CACHE - 1);
-	walk->vmas[slot] = vma;
-	return slot;
+	vma->image = file && vma->executable ? image_id(&walk->look, walk->tgid, file, vma) : 0;
+	return place;
 }
 
 /* Turns the state's pc into a frame word; 0 if no executable mapping holds it. */
@@ -199,7 +215,7 @@ static __always_inline __u64 walk_frame(struct walk *walk, __u64 pc)
 			break;
 	}
 	if (i == VMA_CACHE)
-		i = walk_find_vma(walk, pc);
+		i = walk_find_vma(walk->slot, pc);
 	if (i >= VMA_CACHE)
 		return 0;
 	vma = &walk->vmas[i];
@@ -325,8 +341,7 @@ static __always_inline __u64 hash_step(__u64 hash, __u64 word)
 
 /*
  * Interns the next chunk, from the root. Returns 0 to go on, 1 when done or failed (parent is 0).
- * Takes the slot and not its address: 6.1 accepts no argument of a global function as a map's
- * value.
+ * Takes the slot for the same reason as walk_find_vma().
  */
 __noinline int walk_intern(__u32 slot)
 {
