@@ -78,11 +78,17 @@ static __always_inline struct mapping_call *mapping_call(void)
 				    BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
-static __always_inline struct mapping_call mapping_call_read(void)
+/* Leaves nothing to the next syscall, whose beginning the kernel may run no program at. */
+static __always_inline struct mapping_call mapping_call_take(void)
 {
-	struct mapping_call *call = mapping_call(), none = {};
+	struct mapping_call *call = mapping_call(), taken = {};
 
-	return call ? *call : none;
+	if (call) {
+		taken = *call;
+		call->brk = 0;
+		call->found = 0;
+	}
+	return taken;
 }
 
 static __always_inline __u64 page_up(__u64 size)
@@ -280,7 +286,7 @@ static __always_inline void mremap_ends(long result)
 
 	if (!serial)
 		return;
-	found = mapping_call_read().found;
+	found = mapping_call_take().found;
 	if (is_error(result)) {
 		if (settings.mappings && takes)
 			mapping_send(serial, MAPPING_TAKE_BACK, 0, 0, 0);
@@ -325,7 +331,7 @@ static __always_inline void brk_ends(long result)
 
 	if (!serial)
 		return;
-	before = page_up(mapping_call_read().brk);
+	before = page_up(mapping_call_take().brk);
 	after = page_up(result);
 	if (!before) {
 		/* Else it has only said where the break is. */
@@ -384,7 +390,7 @@ static __always_inline void mprotect_ends(long result)
 			mapping_send(serial, MAPPING_RESERVE, registers->di, size, 0);
 		return;
 	}
-	found = mapping_call_read().found;
+	found = mapping_call_take().found;
 	if (result || !size)
 		return;
 	if (!found)

@@ -36,10 +36,11 @@
 	  "/proc/PID/maps, and what was mapped meanwhile has no stack")                            \
 	X(MAPPING_MISSED, "mapping_missed",                                                        \
 	  "changes of mappings not seen: the kernel did not run the program that counts them; "    \
-	  "the account was put right likewise")                                                    \
+	  "what is mapped was put right likewise, and --mode growth lacks what they added")        \
 	X(MAPPING_UNKNOWN, "mapping_unknown",                                                      \
 	  "changes of mappings not counted as what they are: what was there before was not "       \
-	  "found; the account was put right likewise, and --mode growth lacks what they added")    \
+	  "found; what is mapped was put right likewise, and --mode growth lacks what they "       \
+	  "added")                                                                                 \
 	X(LIVE_FULL, "live_full",                                                                  \
 	  "allocations counted in alloc_* but not in inuse_*: the live table, or the share of it " \
 	  "that one process may take, was full (--max-live)")                                      \

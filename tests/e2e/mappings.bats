@@ -147,6 +147,20 @@ grows() {
 	fi
 }
 
+@test "growth: what a syscall is about is never taken from an earlier one" {
+	"$HEAPTAP" record --mode growth -o p -- "$WORKLOADS/usable" >out 2>log
+	[ "$(of p.0001.pb.gz growth_space map)" -eq $((1 << 20)) ]
+	[ "$(of p.0001.pb.gz growth_space protect)" -eq 0 ]
+	pprof -comments p.0001.pb.gz | grep -qx 'losses: none'
+	# Where the program at the beginning is not run, it is not known, and that is said.
+	gcc -shared -fPIC -o blind.so "$E2E/../fixtures/blind.c" -lbpf
+	LD_PRELOAD=$PWD/blind.so BLIND='mprotect_fentry mprotect_enter' \
+		"$HEAPTAP" record --mode growth -o q -- "$WORKLOADS/usable" >out 2>log
+	[ "$(of q.0001.pb.gz growth_space map)" -eq $((1 << 20)) ]
+	[ "$(of q.0001.pb.gz growth_space protect)" -eq 0 ]
+	pprof -comments q.0001.pb.gz | grep -q '^loss: mapping_unknown [0-9]'
+}
+
 @test "growth takes snapshots as the heap grows" {
 	"$HEAPTAP" record --mode growth --alloc-interval 20M --inuse-interval 0 -o p -- "$WORKLOADS/grow" >truth 2>log
 	[ "$(count_snapshots p)" -ge 4 ]
