@@ -218,11 +218,38 @@ int kernel_maps_sum(int map, __u32 key, int cpu_count, __u64 *sums, size_t count
 	return 0;
 }
 
+/*
+ * An update of a map of maps ends with a grace period, so that no program uses any more what it has
+ * replaced. That holds for every kernel and machine.
+ */
+static int wait_by_update(void)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, opts);
+	_cleanup_close_ int inner = -1;
+	_cleanup_close_ int outer = -1;
+	const __u32 key = 0;
+
+	inner = bpf_map_create(BPF_MAP_TYPE_ARRAY, "heaptap_inner", sizeof(key), sizeof(key), 1,
+			       NULL);
+	if (inner < 0)
+		return -errno;
+	opts.inner_map_fd = inner;
+	outer = bpf_map_create(BPF_MAP_TYPE_ARRAY_OF_MAPS, "heaptap_wait", sizeof(key),
+			       sizeof(inner), 1, &opts);
+	if (outer < 0)
+		return -errno;
+	return bpf_map_update_elem(outer, &key, &inner, BPF_ANY) ? -errno : 0;
+}
+
 void kernel_wait_for_programs(void)
 {
 	struct timespec pause = {.tv_nsec = 20000000};
 
-	/* Refused on nohz_full machines. A program runs for microseconds. */
-	if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0))
+	/*
+	 * Without memory or descriptors for it: with one CPU online membarrier() does not wait,
+	 * though a program may be preempted there, and on nohz_full machines it is refused. A
+	 * program runs for microseconds.
+	 */
+	if (wait_by_update() && syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0))
 		nanosleep(&pause, NULL);
 }

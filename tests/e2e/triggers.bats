@@ -98,6 +98,15 @@ MIB=1048576
 	done
 }
 
+# membarrier() waits for none if one CPU is online, and not at all on some machines.
+@test "programs are waited for in a way that no machine refuses" {
+	command -v strace >/dev/null || skip "strace is not installed"
+	strace -f -o trace -e trace=bpf,membarrier "$HEAPTAP" record --sample-bytes 1 -o p -- "$WORKLOADS/calls" >truth 2>log
+	matches_truth truth p.0001.pb.gz
+	grep -q 'BPF_MAP_CREATE.*"heaptap_wait"' trace
+	run ! grep -q 'membarrier(' trace
+}
+
 @test "time, on a target that does nothing" {
 	attach_idle --interval 1
 	wait_for_reason '1 sec since the last dump' 3
