@@ -21,6 +21,13 @@ enum epoch_reason {
 	EPOCH_DRAIN,  /* only to make room: there is no snapshot, and the thresholds stay */
 };
 
+/* Whether a trigger closes it: its snapshot may be merged with the next one, and is counted then.
+ */
+static inline int epoch_is_triggered(__u32 reason)
+{
+	return reason <= EPOCH_TIME_INTERVAL;
+}
+
 /* Totals over the whole session, as weights (WEIGHT_BYTES_SHIFT). */
 struct epoch_totals {
 	__u64 alloc_bytes;
@@ -36,8 +43,12 @@ struct epoch_record {
 	struct epoch_totals totals;
 };
 
-/* Closed epochs that may wait for the loader. A close beyond that is refused and counted. */
-#define EPOCH_RECORDS 256
+/*
+ * Closed epochs that may wait for the loader. A close beyond that is refused; those of triggers
+ * leave room for one that the loader closes and for the last process's.
+ */
+#define EPOCH_RECORDS  256
+#define EPOCH_RESERVED 2
 
 struct epoch_state {
 	__u32 current; /* counts up from 1 */
@@ -71,6 +82,7 @@ static inline __u32 epoch_close_locked(volatile struct epoch_state *state, __u32
 	struct epoch_totals totals = {state->totals.alloc_bytes, state->totals.freed_bytes,
 				      state->totals.gone_bytes, state->totals.inherited_bytes};
 	__u64 inuse = epoch_inuse_bytes(&totals);
+	__u32 reserved = epoch_is_triggered(reason) ? EPOCH_RESERVED : 0;
 
 	/* The thresholds move on in any case, so that a refused close is one, and counted once. */
 	if (reason != EPOCH_DRAIN) {
@@ -79,7 +91,7 @@ static inline __u32 epoch_close_locked(volatile struct epoch_state *state, __u32
 		if (inuse > state->high_water)
 			state->high_water = inuse;
 	}
-	if (epoch - state->drained >= EPOCH_RECORDS)
+	if (epoch - state->drained >= EPOCH_RECORDS - reserved)
 		return 0;
 	record->epoch = epoch;
 	record->reason = reason;
