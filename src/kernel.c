@@ -458,5 +458,6 @@ int kernel_read_losses(struct kernel *kernel, struct loss_counter ret[LOSS_COUNT
 				      kernel->cpu_count, (__u64 *)&ret[loss],
 				      sizeof(ret[loss]) / sizeof(__u64));
 	ret[LOSS_MAPPING_MISSED].count += kernel_mappings_missed(kernel);
+	ret[LOSS_EPOCH_LATE].count += kernel->merged_epochs;
 	return err;
 }

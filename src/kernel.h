@@ -153,8 +153,15 @@ int kernel_mapping_fd(const struct kernel *kernel);
 int kernel_consume_mappings(struct kernel *kernel,
 			    int (*seen)(void *arg, const struct mapping_event *event), void *arg);
 
-/* Closes the open epoch. Returns 0, or -EAGAIN if too many closed ones wait to be drained. */
+/*
+ * Closes the open epoch. If too many closed ones wait to be drained, one of a trigger is merged
+ * with the next, and for others -EAGAIN is returned.
+ */
 int kernel_close_epoch(struct kernel *kernel, enum epoch_reason reason);
+/* Counts a snapshot that is not made, as the next one has what it would have: epoch_late. */
+void kernel_note_merged(struct kernel *kernel);
+/* Closed epochs that are not drained. */
+size_t kernel_closed_epochs(const struct kernel *kernel);
 /*
  * The oldest closed epoch that is not drained. Waits until no program can still add to it.
  * Returns false if there is none.

@@ -24,16 +24,33 @@ int kernel_close_epoch(struct kernel *kernel, enum epoch_reason reason)
 		sched_yield();
 	epoch = epoch_close_locked(state, reason, now_ns);
 	__sync_lock_release(&state->closing);
-	return epoch ? 0 : -EAGAIN;
+	if (!epoch && epoch_is_triggered(reason))
+		kernel_note_merged(kernel);
+	return epoch || epoch_is_triggered(reason) ? 0 : -EAGAIN;
+}
+
+void kernel_note_merged(struct kernel *kernel)
+{
+	kernel->merged_epochs++;
+}
+
+static __u32 newest_closed(const struct kernel *kernel)
+{
+	return __atomic_load_n(&epoch_state(kernel)->current, __ATOMIC_ACQUIRE) - 1;
+}
+
+size_t kernel_closed_epochs(const struct kernel *kernel)
+{
+	return newest_closed(kernel) - epoch_state(kernel)->drained;
 }
 
 bool kernel_next_epoch(struct kernel *kernel, struct epoch_record *ret)
 {
 	volatile struct epoch_state *state = epoch_state(kernel);
 	volatile struct epoch_record *record;
-	__u32 epoch = state->drained + 1;
+	__u32 epoch = state->drained + 1, newest = newest_closed(kernel);
 
-	if (epoch >= __atomic_load_n(&state->current, __ATOMIC_ACQUIRE))
+	if (epoch > newest)
 		return false;
 	record = &state->records[epoch % EPOCH_RECORDS];
 	ret->epoch = record->epoch;
@@ -43,7 +60,11 @@ bool kernel_next_epoch(struct kernel *kernel, struct epoch_record *ret)
 	ret->totals.freed_bytes = record->totals.freed_bytes;
 	ret->totals.gone_bytes = record->totals.gone_bytes;
 	ret->totals.inherited_bytes = record->totals.inherited_bytes;
-	kernel_wait_for_programs();
+	/* One grace period does for all that were closed before it began. */
+	if (epoch > kernel->quiet_epoch) {
+		kernel_wait_for_programs();
+		kernel->quiet_epoch = newest;
+	}
 	return true;
 }
 

@@ -34,6 +34,8 @@ struct kernel {
 	struct threads *threads; /* or NULL */
 	struct kernel_mappings mappings;
 	int cpu_count;
+	__u32 quiet_epoch;   /* no program adds to it any more, nor to those before */
+	__u64 merged_epochs; /* see kernel_note_merged() */
 };
 
 /* Before the object is loaded: whether it has the programs for allocators that sample. */

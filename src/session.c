@@ -97,6 +97,9 @@ static int write_snapshot(struct session *session, const struct epoch_record *re
 	input.processes = processes_list(session->processes, &input.process_count);
 	input.time_ns = clock_ns(CLOCK_REALTIME) - (clock_ns(CLOCK_MONOTONIC) - record->time_ns);
 	session->last_dump_ns = record->time_ns;
+	if (session->options->interval_s)
+		timer_set(session->loop.interval_fd, session->options->interval_s,
+			  session->options->interval_s);
 	err = kernel_read_losses(session->kernel, losses);
 	if (!err)
 		err = writer_add(session->writer, &input);
@@ -112,10 +115,14 @@ static int settle_and_write(struct session *session, const struct epoch_record *
 	bool split = session->options->split;
 	int err = processes_settle(session->processes, session->heap, record->time_ns, split);
 
-	if (record->reason == EPOCH_DRAIN)
+	if (err || record->reason == EPOCH_DRAIN)
 		return err;
-	if (!err)
-		err = write_snapshot(session, record);
+	/* While names are looked up the session goes on: signals do not wait for them. */
+	if (epoch_is_triggered(record->reason) && writer_is_full(session->writer)) {
+		kernel_note_merged(session->kernel);
+		return 0;
+	}
+	err = write_snapshot(session, record);
 	if (!err && split)
 		err = processes_settle(session->processes, session->heap, record->time_ns, false);
 	return err;
@@ -131,48 +138,56 @@ static int update_mappings(struct session *session)
 	return err;
 }
 
-/* Drains and writes every closed epoch. */
-static int drain_epochs(struct session *session)
+/* Drains the oldest closed epoch, if there is one, and has its snapshot written. */
+static int drain_epoch(struct session *session)
 {
 	struct epoch_record record;
 	int err;
 
-	while (!session->done && kernel_next_epoch(session->kernel, &record)) {
-		err = sights_update(session->sights);
-		if (!err)
-			err = processes_purge(session->processes);
-		if (!err)
-			err = kernel_drain(session->kernel, record.epoch, add_site, session);
-		if (!err)
-			err = processes_inherit(session->processes, session->heap, &record);
-		if (!err)
-			err = update_mappings(session);
-		if (err)
-			return log_error(err, "cannot read the kernel's counters");
-		err = settle_and_write(session, &record);
-		if (err)
-			return err;
-		if (record.reason == EPOCH_EXIT || record.reason == EPOCH_DETACH)
-			session->done = true;
-		if (session->options->interval_s && !session->done && record.reason != EPOCH_DRAIN)
-			timer_set(session->loop.interval_fd, session->options->interval_s,
-				  session->options->interval_s);
-	}
-	return 0;
+	if (session->done || !kernel_next_epoch(session->kernel, &record))
+		return 0;
+	err = sights_update(session->sights);
+	if (!err)
+		err = processes_purge(session->processes);
+	if (!err)
+		err = kernel_drain(session->kernel, record.epoch, add_site, session);
+	if (!err)
+		err = processes_inherit(session->processes, session->heap, &record);
+	if (!err)
+		err = update_mappings(session);
+	if (err)
+		return log_error(err, "cannot read the kernel's counters");
+	err = settle_and_write(session, &record);
+	if (!err && (record.reason == EPOCH_EXIT || record.reason == EPOCH_DETACH))
+		session->done = true;
+	return err;
+}
+
+/* Those that are closed now: a target may close more than that, and faster. */
+static int drain_epochs(struct session *session)
+{
+	size_t count = kernel_closed_epochs(session->kernel);
+	int err = 0;
+
+	while (count-- && !err)
+		err = drain_epoch(session);
+	return err;
 }
 
 static int close_and_drain(struct session *session, enum epoch_reason reason)
 {
 	int err;
 
-	/* Whatever is closed already comes first, which also makes room. */
-	err = drain_epochs(session);
-	if (err || session->done)
-		return err;
-	err = kernel_close_epoch(session->kernel, reason);
-	if (err)
-		return log_error(err, "cannot begin a snapshot, as too many wait to be written "
-				      "(larger thresholds, as --inuse-interval, make fewer)");
+	/*
+	 * Whatever is closed already comes first, which also makes room: only one that ends the
+	 * session could take it.
+	 */
+	do {
+		err = drain_epochs(session);
+		if (err || session->done)
+			return err;
+		err = kernel_close_epoch(session->kernel, reason);
+	} while (err == -EAGAIN);
 	return drain_epochs(session);
 }
 
@@ -288,6 +303,8 @@ static int wait_ms(const struct session *session)
 {
 	uint64_t due = scope_links_due_ns(session->links);
 
+	if (kernel_closed_epochs(session->kernel))
+		return 0;
 	if (session->processes_due_ns && session->processes_due_ns < due)
 		due = session->processes_due_ns;
 	return loop_wait_ms(due);
@@ -308,11 +325,13 @@ static int run_loop(struct session *session)
 			return err;
 		/* Other processes map files all the time: nothing else is looked at for these. */
 		if (count == 1 && session->arrivals &&
-		    events[0].data.fd == arrivals_fd(session->arrivals))
+		    events[0].data.fd == arrivals_fd(session->arrivals) &&
+		    !kernel_closed_epochs(session->kernel))
 			continue;
 		err = handle_events(session);
+		/* One at a time: what else there is to handle does not wait for all. */
 		if (!err)
-			err = drain_epochs(session);
+			err = drain_epoch(session);
 		for (int i = 0; i < count && !err && !session->done; i++)
 			err = handle(session, events[i].data.fd);
 	}

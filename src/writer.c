@@ -243,17 +243,30 @@ static int job_new(const struct writer *writer, const struct snapshot_input *inp
 	return 0;
 }
 
+bool writer_is_full(struct writer *writer)
+{
+	bool full;
+
+	pthread_mutex_lock(&writer->queue);
+	full = writer->waiting >= MAX_WAITING;
+	pthread_mutex_unlock(&writer->queue);
+	return full;
+}
+
 int writer_add(struct writer *writer, const struct snapshot_input *input)
 {
 	struct job *job;
 	int err;
 
+	/* Before the heap is copied; nobody else adds any. */
+	pthread_mutex_lock(&writer->queue);
+	while (writer->waiting >= MAX_WAITING)
+		pthread_cond_wait(&writer->changed, &writer->queue);
+	pthread_mutex_unlock(&writer->queue);
 	err = job_new(writer, input, &job);
 	if (err)
 		return err;
 	pthread_mutex_lock(&writer->queue);
-	while (writer->waiting >= MAX_WAITING)
-		pthread_cond_wait(&writer->changed, &writer->queue);
 	*writer->last = job;
 	writer->last = &job->next;
 	writer->waiting++;

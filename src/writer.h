@@ -28,10 +28,13 @@ int writer_new(const struct writer_context *context, struct writer **ret);
 void writer_free(struct writer *writer);
 DEFINE_CLEANUP(writer, struct writer *, writer_free)
 
+/* Whether writer_add() would wait, as too many snapshots are queued. */
+bool writer_is_full(struct writer *writer);
+
 /*
  * Queues a snapshot. The input's heap, texts, processes and losses are copied; its images and
  * symbolizer are the context's, and its runtimes and threads must outlive the writer. Waits while
- * too many snapshots are queued. Returns 0 or -ENOMEM.
+ * the queue is full. Returns 0 or -ENOMEM.
  */
 int writer_add(struct writer *writer, const struct snapshot_input *input);
 

@@ -80,7 +80,7 @@
 	X(FAULT_EXEC, "fault_exec",                                                                \
 	  "page faults not counted: the kernel filled the memory of a new program in exec")        \
 	X(EPOCH_LATE, "epoch_late",                                                                \
-	  "threshold snapshots merged with the next one: heaptap was late")                        \
+	  "snapshots merged with the next one: they were due faster than they could be written")   \
 	X(EVENT_FULL, "event_full", "wake-ups of heaptap lost: the event ring was full")
 
 enum loss {

@@ -235,6 +235,47 @@ end_failed_session() {
 	[ -z "$(find small -type f ! -name 'p.[0-9][0-9][0-9][0-9].pb.gz')" ]
 }
 
+late_snapshots() {
+	pprof -comments "$(last_snapshot p)" | sed -nE 's/^loss: epoch_late ([0-9]+).*/\1/p'
+}
+
+# allocate_in_turn COUNT: and free, so many times the interval.
+allocate_in_turn() {
+	printf 'a 65536\nf\n%.0s' $(seq "$1") >idle.in
+	wait_for_line idle.out '^done' "$PATIENCE" $((2 * $1))
+}
+
+# all_are_told COUNT: so many snapshots were due before the last one, and are there or counted.
+all_are_told() {
+	[ "$(late_snapshots)" -gt 0 ]
+	[ $(($(late_snapshots) + $(count_snapshots p) - 1)) -eq "$1" ]
+	[ "$(by_leaf "$(last_snapshot p)" alloc_space | awk '$1 == "idle_malloc" { print $2 }')" -eq $(($1 * 65536)) ]
+	[ -z "$(by_leaf "$(last_snapshot p)" inuse_space | awk '$1 == "idle_malloc"')" ]
+}
+
+@test "snapshots that are due faster than they are written: all are there or counted" {
+	attach_idle --alloc-interval 64K --inuse-interval 0
+	allocate_in_turn 3000
+	end_session
+	all_are_told 3000
+}
+
+@test "snapshots that are due all the time hold up no signal and no timer" {
+	spawn busy "$WORKLOADS/paced" 20000
+	target=$PID
+	wait_for_line busy.out '^paced'
+	attach_again --alloc-interval 200 --inuse-interval 0
+	wait_for_reason '.* allocated cumulatively, .*' 33
+	kill -USR2 "$profiler"
+	wait_for_reason signal
+	end_session
+	[ "$(late_snapshots)" -gt 0 ]
+	rm -f p.*
+	attach_again --alloc-interval 200 --inuse-interval 0 --duration 1
+	wait_exit "$profiler"
+	reasons heaptap.err | tail -n 1 | grep -q '^Detaching, '
+}
+
 @test "quiet is quiet, and the files are the same" {
 	"$HEAPTAP" record -q --sample-bytes 1 -o p -- "$WORKLOADS/nine" >truth 2>log
 	[ ! -s log ]
