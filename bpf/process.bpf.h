@@ -160,7 +160,7 @@ static __always_inline void process_gone(__u32 serial, enum process_gone how, __
 /* The lock is held for some ten instructions, unless its holder is preempted. */
 #define CLOSE_ATTEMPTS 128
 
-/* The scope is empty: closes the epoch; the loader does it if the lock stays taken. */
+/* The scope is empty: closes the epoch; the loader, told of it, does it if the lock stays taken. */
 static __always_inline void process_last_left(void)
 {
 	int i;
@@ -171,6 +171,7 @@ static __always_inline void process_last_left(void)
 			return;
 		}
 	}
+	event_send(EVENT_PROCESS, 0);
 }
 
 #endif

@@ -326,6 +326,14 @@ static bool has_left(const struct state *state, uint64_t time_ns)
 	return state->gone_ns && state->gone_ns <= time_ns;
 }
 
+bool processes_any_since(const struct processes *processes, uint64_t time_ns)
+{
+	for (size_t i = 0; i < processes->count; i++)
+		if (!has_left(&processes->states[i], time_ns))
+			return true;
+	return false;
+}
+
 bool processes_any_left(const struct processes *processes)
 {
 	for (size_t i = 0; i < processes->count; i++) {

@@ -60,6 +60,9 @@ bool processes_take_new(struct processes *processes, size_t index);
 /* Whether there is one and never was another. */
 bool processes_only_one(const struct processes *processes);
 
+/* Whether one was there at a time (CLOCK_MONOTONIC), or came later. */
+bool processes_any_since(const struct processes *processes, uint64_t time_ns);
+
 /* Whether one has exited and was not settled. */
 bool processes_any_left(const struct processes *processes);
 

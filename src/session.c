@@ -262,6 +262,23 @@ static int handle_arrivals(struct session *session, const struct epoll_event *ev
 	return 0;
 }
 
+/* Whether nobody is left in the scope, and there was somebody: a cgroup may be empty at first. */
+static bool all_have_left(const struct session *session)
+{
+	return !session->options->target.all && !kernel_process_count(session->kernel) &&
+	       (target_count(session->target) ||
+		processes_any_since(session->processes, session->start_ns));
+}
+
+/*
+ * The kernel side closes the last epoch when the last process leaves, but for two cases: it did not
+ * get the lock, or they were gone before anything was counted.
+ */
+static int end_if_all_have_left(struct session *session)
+{
+	return !session->done && all_have_left(session) ? close_and_drain(session, EPOCH_EXIT) : 0;
+}
+
 /*
  * Looks at what the kernel side has announced. Processes may come and go by the thousand: they are
  * looked at every so often.
@@ -296,6 +313,8 @@ static int handle_events(struct session *session)
 	/* Room in the kernel's table, and for those that come. */
 	if (!err && (types & 1u << EVENT_SITES || processes_are_many(session->processes)))
 		err = close_and_drain(session, EPOCH_DRAIN);
+	if (!err)
+		err = end_if_all_have_left(session);
 	return err ? log_error(err, "cannot read the kernel's events") : 0;
 }
 
@@ -397,11 +416,7 @@ static int start_target(struct session *session)
 		timer_set(session->loop.interval_fd, options->interval_s, options->interval_s);
 	if (options->duration_s)
 		timer_set(session->loop.duration_fd, options->duration_s, 0);
-	/* Those that were there may all have exited before there was an end to tell. */
-	return !options->target.all && target_count(session->target) &&
-			       !kernel_process_count(session->kernel)
-		       ? close_and_drain(session, EPOCH_EXIT)
-		       : 0;
+	return end_if_all_have_left(session);
 }
 
 int session_run(const struct session_options *options)

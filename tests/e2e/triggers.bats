@@ -276,6 +276,18 @@ all_are_told() {
 	reasons heaptap.err | tail -n 1 | grep -q '^Detaching, '
 }
 
+@test "the end of the last process has its snapshot, however many wait" {
+	attach_idle --follow --alloc-interval 64K --inuse-interval 0
+	kill -STOP "$profiler"
+	allocate_in_turn 400
+	kill "$target"
+	poll "$PATIENCE" is_gone "$target"
+	kill -CONT "$profiler"
+	wait_exit "$profiler"
+	reasons heaptap.err | tail -n 1 | grep -q '^Exiting, 0 bytes in use$'
+	all_are_told 400
+}
+
 @test "quiet is quiet, and the files are the same" {
 	"$HEAPTAP" record -q --sample-bytes 1 -o p -- "$WORKLOADS/nine" >truth 2>log
 	[ ! -s log ]
