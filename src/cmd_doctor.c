@@ -193,8 +193,7 @@ static bool run_scope(const struct doctor *doctor, const struct target_options *
 
 	if (target_open(options, &target))
 		return false;
-	count = target_count(target);
-	pids = target_pids(target);
+	pids = target_pids(target, &count);
 	candidates = calloc(count + 1, sizeof(*candidates));
 	if (!pids || !candidates)
 		return false;

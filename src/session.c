@@ -391,9 +391,6 @@ static int start_target(struct session *session)
 
 	if (options->clean)
 		snapshots_remove_old(session->snapshots);
-	err = target_enter(session->target, session->kernel);
-	if (err)
-		return err;
 	kernel_set_active(session->kernel, true);
 	session->start_ns = session->last_dump_ns = clock_ns(CLOCK_MONOTONIC);
 	err = target_start(session->target);

@@ -106,19 +106,18 @@ static int open_links(struct session *session, enum attach_mode mode)
 			? target_reach(session->target, mode, session->options->follow,
 				       session->options->reach_all)
 			: REACH_ALL;
-	_cleanup_free_ pid_t *pids = target_pids(session->target);
 	struct scope_links_context context = {
 		.kernel = session->kernel,
 		.reach = reach,
-		.pids = pids,
-		.pid_count = target_count(session->target),
 		.max = scope_links_max(mode),
 	};
+	_cleanup_free_ pid_t *pids = target_pids(session->target, &context.pid_count);
 	const pid_t all = 0;
 	int err;
 
 	if (!pids)
 		return -ENOMEM;
+	context.pids = pids;
 	err = processes_new(session->kernel, target_cgroups(session->target),
 			    target_container(session->target), &session->processes);
 	if (!err && session->options->fork_copy)
@@ -224,6 +223,10 @@ int session_open(struct session *session)
 	err = open_kernel(session, mode);
 	if (err)
 		return err;
+	/* Before any probe is placed: that takes some time, in which others may come. */
+	err = target_enter(session->target, session->kernel, options->follow);
+	if (err)
+		return err;
 	session->root_fd = target_open_root(session->target);
 	maps = kernel_upload_maps(session->kernel);
 	err = throws_new(session->kernel, &session->throws);
@@ -275,7 +278,8 @@ int session_open(struct session *session)
 	if (err)
 		return log_error(err, "cannot start the session");
 	open_arrivals(session);
-	err = target_attach(session->target, session->allocators, session->arrivals != NULL);
+	err = target_attach(session->target, session->kernel, session->allocators,
+			    session->arrivals != NULL);
 	if (err)
 		return err;
 	summary_tables(session->tables);

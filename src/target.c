@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "target.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -9,26 +8,22 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "members.h"
 #include "proc/cgroup_scope.h"
 #include "proc/command.h"
 #include "proc/container.h"
 #include "proc/process.h"
 #include "proc/unit.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include "util/printable.h"
 #include "util/root.h"
 
-/* A process that was there when the session began. */
-struct member {
-	pid_t pid;
-	char comm[17];
-};
-
 struct target {
-	struct member *members;
-	size_t count;
+	struct members members; /* the first ones were there when it was opened */
+	size_t first_count;	/* so many */
+	uint64_t opened_ns;	/* CLOCK_BOOTTIME */
 	bool all;
-	bool force;		     /* see struct target_options */
 	struct cgroup_scope *cgroup; /* or NULL */
 	struct cgroup_names *cgroups;
 	char container[65]; /* its name, or "" */
@@ -45,117 +40,12 @@ void target_free(struct target *target)
 		return;
 	command_abandon(&target->command);
 	command_files_free(target->files);
-	free(target->members);
+	members_fini(&target->members);
 	cgroup_scope_free(target->cgroup);
 	cgroup_names_free(target->cgroups);
 	if (target->pidfd >= 0)
 		close(target->pidfd);
 	free(target);
-}
-
-static int check_process(pid_t pid, bool force, struct process *process)
-{
-	int err;
-
-	err = process_read(pid, process);
-	if (err == -ESRCH)
-		return log_error(0, "no process with PID %d: `ps -e` lists the running ones", pid);
-	if (err)
-		return log_error(err, "cannot read /proc/%d (is /proc mounted?)", pid);
-	if (process->thread)
-		return log_error(0,
-				 "%d (%s) is a thread of process %d: use -p %d, which takes in all "
-				 "its threads",
-				 pid, process->comm, process->tgid, process->tgid);
-	if (process->kernel_thread)
-		return log_error(
-			0,
-			"PID %d (%s) is a kernel thread and has no heap: give the PID of a "
-			"user process",
-			pid, process->comm);
-	if (process->zombie)
-		return log_error(0,
-				 "PID %d (%s) is a zombie: it has exited and waits for its parent; "
-				 "give the PID of a running process",
-				 pid, process->comm);
-	if (pid == getpid())
-		return log_error(0, "PID %d is heaptap itself: give the PID of another process",
-				 pid);
-	if (process->seccomp_mode && process_seccomp_kills_return_probes() && !force)
-		return log_error(
-			0,
-			"PID %d (%s) has a seccomp filter, and on this kernel (6.11 to 6.13) "
-			"such a filter may kill the process at its first sample: use "
-			"--force if the filter is known to allow the uretprobe system call",
-			pid, process->comm);
-	return 0;
-}
-
-static int add_member(struct target *target, pid_t pid, const char *comm)
-{
-	struct member *members = reallocarray(target->members, target->count + 1, sizeof(*members));
-
-	if (!members)
-		return log_error(ENOMEM, "cannot open the target");
-	target->members = members;
-	members[target->count].pid = pid;
-	snprintf(members[target->count++].comm, sizeof(members->comm), "%s", comm);
-	return 0;
-}
-
-static int open_process(struct target *target, pid_t pid, bool force)
-{
-	struct process process = {};
-	int err;
-
-	err = check_process(pid, force, &process);
-	if (err)
-		return err;
-	for (size_t i = 0; i < target->count; i++)
-		if (target->members[i].pid == pid)
-			return 0;
-	return add_member(target, pid, process.comm);
-}
-
-/* One of many: what cannot be profiled is no error here. */
-static int open_one(struct target *target, pid_t pid, bool force)
-{
-	struct process process = {};
-
-	if (pid == getpid() || process_read(pid, &process) || process.thread ||
-	    process.kernel_thread || process.zombie)
-		return 0;
-	if (process.seccomp_mode && process_seccomp_kills_return_probes() && !force) {
-		log_warning("PID %d (%s) is left out: its seccomp filter may kill it (--force "
-			    "takes it in)",
-			    pid, process.comm);
-		return 0;
-	}
-	return add_member(target, pid, process.comm);
-}
-
-static int open_all(struct target *target, bool force)
-{
-	DIR *proc = opendir("/proc");
-	struct dirent *entry;
-	int err = 0;
-
-	if (!proc)
-		return log_error(errno, "cannot read /proc (is it mounted?)");
-	if (process_seccomp_kills_return_probes() && !force) {
-		closedir(proc);
-		return log_error(0, "on this kernel (6.11 to 6.13) probes on every process may "
-				    "kill those that have a seccomp filter: use --container, "
-				    "--unit or -p, or --force");
-	}
-	while (!err && (entry = readdir(proc))) {
-		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-
-		if (pid > 0)
-			err = open_one(target, pid, force);
-	}
-	closedir(proc);
-	return err;
 }
 
 static int open_command(struct target *target, char **argv)
@@ -193,21 +83,16 @@ static int open_command(struct target *target, char **argv)
 	target->argv = argv;
 	snprintf(comm, sizeof(comm), "%.*s", (int)sizeof(comm) - 2,
 		 strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0]);
-	return add_member(target, target->command.pid, comm);
+	return members_add(&target->members, target->command.pid, comm);
 }
 
-/* The processes that are in the cgroup now; there may be none yet. */
-static int open_members(struct target *target, bool force)
+static int open_all(struct target *target)
 {
-	struct pid_list *list CLEANUP(pid_list) = NULL;
-	int err = cgroup_scope_pids(target->cgroup, "", &list);
-
-	if (err)
-		return log_error(err, "cannot list the processes of cgroup %s (is it still there?)",
-				 target->cgroup->path);
-	for (size_t i = 0; i < list->count && !err; i++)
-		err = open_one(target, list->pids[i], force);
-	return err;
+	if (process_seccomp_kills_return_probes() && !target->members.force)
+		return log_error(0, "on this kernel (6.11 to 6.13) probes on every process may "
+				    "kill those that have a seccomp filter: use --container, "
+				    "--unit or -p, or --force");
+	return members_add_all(&target->members);
 }
 
 static int find_container(struct target *target, const struct cgroup_mounts *mounts,
@@ -239,7 +124,9 @@ static int open_cgroup(struct target *target, const struct target_options *optio
 		err = unit_find(mounts, options->unit, &target->cgroup, &error);
 	else
 		err = find_container(target, mounts, options->container, &error);
-	return err ? log_error(0, "%s", error.text) : open_members(target, options->force);
+	/* There may be none in it yet. */
+	return err ? log_error(0, "%s", error.text)
+		   : members_add_cgroup(&target->members, target->cgroup);
 }
 
 static void find_words(struct target *target)
@@ -251,11 +138,12 @@ static void find_words(struct target *target)
 	else if (target->cgroup)
 		snprintf(target->words, sizeof(target->words), "cgroup %.200s",
 			 target->cgroup->path);
-	else if (target->count == 1)
-		snprintf(target->words, sizeof(target->words), "%d (%s)", target->members[0].pid,
-			 target->members[0].comm);
+	else if (target->first_count == 1)
+		snprintf(target->words, sizeof(target->words), "%d (%s)",
+			 target->members.list[0].pid, target->members.list[0].comm);
 	else
-		snprintf(target->words, sizeof(target->words), "%zu processes", target->count);
+		snprintf(target->words, sizeof(target->words), "%zu processes",
+			 target->first_count);
 	printable(target->words);
 }
 
@@ -268,25 +156,27 @@ int target_open(const struct target_options *options, struct target **ret)
 		return log_error(ENOMEM, "cannot open the target");
 	target->pidfd = -1;
 	target->command.release_fd = -1;
+	target->opened_ns = clock_ns(CLOCK_BOOTTIME);
 	target->all = options->all;
-	target->force = options->force;
+	target->members.force = options->force;
 	if (options->command)
 		err = open_command(target, options->command);
 	else if (options->all)
-		err = open_all(target, options->force);
+		err = open_all(target);
 	else if (options->cgroup || options->unit || options->container)
 		err = open_cgroup(target, options);
 	for (size_t i = 0; i < options->pid_count && !err; i++)
-		err = open_process(target, options->pids[i], options->force);
+		err = members_add_named(&target->members, options->pids[i]);
 	if (err)
 		return err;
+	target->first_count = target->members.count;
 	err = cgroup_names_new(target->cgroup, target->all ? 0 : target_pid(target),
 			       &target->cgroups);
 	if (err)
 		return log_error(err, "cannot read the mounts of cgroups (/proc/self/mountinfo)");
 	find_words(target);
 	if (target_is_single(target)) {
-		target->pidfd = syscall(SYS_pidfd_open, target->members[0].pid, 0);
+		target->pidfd = syscall(SYS_pidfd_open, target_pid(target), 0);
 		if (target->pidfd < 0)
 			return log_error(errno, "cannot open PID %s", target->words);
 	}
@@ -326,11 +216,12 @@ static int attach_members(struct target *target, struct allocators *allocators)
 {
 	bool any = target->all || target->cgroup;
 
-	for (size_t i = 0; i < target->count; i++) {
-		const struct member *member = &target->members[i];
+	for (size_t i = 0; i < target->members.count; i++) {
+		const struct member *member = &target->members.list[i];
 		int err = allocators_add_process(allocators, member->pid);
 
-		if (err && target_is_single(target))
+		/* Children may come and go. */
+		if (err && target_is_single(target) && i == 0)
 			return err == -EACCES || err == -EPERM
 				       ? log_error(
 						 err,
@@ -348,13 +239,16 @@ static int attach_members(struct target *target, struct allocators *allocators)
 	return any ? 0 : -ESRCH;
 }
 
-int target_attach(struct target *target, struct allocators *allocators, bool wait)
+int target_attach(struct target *target, const struct kernel *kernel, struct allocators *allocators,
+		  bool wait)
 {
-	int err;
+	int err = 0;
 
 	if (target->files)
 		err = allocators_add_files(allocators, target->files->paths, target->files->count);
 	else
+		err = members_add_entered(&target->members, kernel);
+	if (!err && !target->files)
 		err = attach_members(target, allocators);
 	if (err == -ESRCH)
 		return log_error(0, "%s%s exited before the probes were placed",
@@ -380,18 +274,28 @@ static bool has_exited(pid_t pid)
 	return exited;
 }
 
-int target_enter(struct target *target, struct kernel *kernel)
+/*
+ * Takes those in from *next on, and moves it on. *ret_missed: whether there was one that the kernel
+ * side had not taken in by itself.
+ */
+static int enter_members(const struct target *target, struct kernel *kernel, size_t *next,
+			 bool *ret_missed)
 {
-	for (size_t i = 0; i < target->count; i++) {
-		const struct member *member = &target->members[i];
-		int err = kernel_add_process(kernel, member->pid, member->comm,
-					     cgroup_names_number(target->cgroups, member->pid),
-					     target->argv);
+	*ret_missed = false;
+	for (; *next < target->members.count; ++*next) {
+		const struct member *member = &target->members.list[*next];
+		int err;
 
+		if (kernel_has_process(kernel, member->pid))
+			continue;
+		err = kernel_add_process(kernel, member->pid, member->comm,
+					 cgroup_names_number(target->cgroups, member->pid),
+					 target->argv);
 		if (err == -E2BIG) {
 			log_warning("more than the %zu processes that --max-processes allows: the "
 				    "others are not counted; raise it",
-				    i);
+				    kernel_process_count(kernel));
+			*ret_missed = false;
 			return 0;
 		}
 		if (err)
@@ -399,8 +303,36 @@ int target_enter(struct target *target, struct kernel *kernel)
 		/* Its exit may have been missed. */
 		if (has_exited(member->pid))
 			kernel_drop_process(kernel, member->pid);
+		*ret_missed = true;
 	}
 	return 0;
+}
+
+/* Those that have come since the target was opened. */
+static int list_again(struct target *target, bool follow)
+{
+	if (target->all)
+		return members_add_all(&target->members);
+	if (target->cgroup)
+		return members_add_cgroup(&target->members, target->cgroup);
+	if (follow && !target->argv)
+		return members_add_children(&target->members, target->opened_ns);
+	return 0;
+}
+
+int target_enter(struct target *target, struct kernel *kernel, bool follow)
+{
+	size_t next = 0;
+	bool missed;
+	int err = enter_members(target, kernel, &next, &missed);
+
+	/* Who was missed may have forked before it was taken in. */
+	while (!err && missed) {
+		err = list_again(target, follow);
+		if (!err)
+			err = enter_members(target, kernel, &next, &missed);
+	}
+	return err;
 }
 
 int target_start(struct target *target)
@@ -417,20 +349,21 @@ int target_start(struct target *target)
 
 bool target_is_single(const struct target *target)
 {
-	return target->count == 1 && !target->all && !target->cgroup;
+	return target->first_count == 1 && !target->all && !target->cgroup;
 }
 
 size_t target_count(const struct target *target)
 {
-	return target->count;
+	return target->first_count;
 }
 
-pid_t *target_pids(const struct target *target)
+pid_t *target_pids(const struct target *target, size_t *ret_count)
 {
-	pid_t *pids = calloc(target->count + 1, sizeof(*pids));
+	pid_t *pids = calloc(target->members.count + 1, sizeof(*pids));
 
-	for (size_t i = 0; pids && i < target->count; i++)
-		pids[i] = target->members[i].pid;
+	for (size_t i = 0; pids && i < target->members.count; i++)
+		pids[i] = target->members.list[i].pid;
+	*ret_count = target->members.count;
 	return pids;
 }
 
@@ -450,9 +383,10 @@ enum scope_reach target_reach(const struct target *target, enum attach_mode mode
 	if (target->all)
 		return REACH_ALL;
 	if (!grows(target, follow))
-		return target->count <= scope_links_max(mode) ? REACH_EACH : REACH_ALL;
+		return target->first_count <= scope_links_max(mode) ? REACH_EACH : REACH_ALL;
 	/* With links to everybody, also those return through them that it may kill. */
-	if (mode != ATTACH_SESSION && !target->force && process_seccomp_kills_return_probes())
+	if (mode != ATTACH_SESSION && !target->members.force &&
+	    process_seccomp_kills_return_probes())
 		return REACH_EACH;
 	return always ? REACH_ALL : REACH_BY_CALLS;
 }
@@ -474,12 +408,12 @@ const char *target_container(const struct target *target)
 
 pid_t target_pid(const struct target *target)
 {
-	return target->count ? target->members[0].pid : 0;
+	return target_member(target, 0);
 }
 
 pid_t target_member(const struct target *target, size_t index)
 {
-	return index < target->count ? target->members[index].pid : 0;
+	return index < target->members.count ? target->members.list[index].pid : 0;
 }
 
 char *const *target_command_files(const struct target *target, size_t *count)
@@ -505,7 +439,7 @@ int target_open_root(const struct target *target)
 {
 	char path[64];
 
-	if (target->argv || !target->count)
+	if (target->argv || !target->members.count)
 		return -1;
 	snprintf(path, sizeof(path), "/proc/%d/root", target_pid(target));
 	return root_open(path);

@@ -39,21 +39,26 @@ DEFINE_CLEANUP(target, struct target *, target_free)
 int target_scope(const struct target *target, bool follow, struct kernel_scope *ret);
 
 /*
+ * Takes the processes into the scope, also those that have come since the target was opened. To be
+ * called when the kernel side tells of forks: so nobody is missed in between, unless its parent has
+ * come and gone as well. follow: children of named processes, too.
+ */
+int target_enter(struct target *target, struct kernel *kernel, bool follow);
+
+/*
  * Places the probes on the allocators in the target's files. An error if there are none, unless
  * wait is set and it may still load one, or no probes are wanted.
  */
-int target_attach(struct target *target, struct allocators *allocators, bool wait);
-
-/* Takes the processes into the scope. */
-int target_enter(struct target *target, struct kernel *kernel);
+int target_attach(struct target *target, const struct kernel *kernel, struct allocators *allocators,
+		  bool wait);
 /* Lets a held command go. */
 int target_start(struct target *target);
 /* Whether it is one process, and stays that. */
 bool target_is_single(const struct target *target);
 /* Processes that were there when it was opened, the held command included. */
 size_t target_count(const struct target *target);
-/* Their PIDs, to be freed; NULL for a lack of memory. */
-pid_t *target_pids(const struct target *target);
+/* The PIDs of all that are known now, to be freed; NULL for a lack of memory. */
+pid_t *target_pids(const struct target *target, size_t *ret_count);
 /* Whether there is one process, and none comes into the scope by itself. */
 bool target_stays_one(const struct target *target, bool follow);
 /* Whom the links are to reach. always: processes that come, from their first instruction on. */
@@ -68,7 +73,7 @@ struct cgroup_names *target_cgroups(const struct target *target);
 const char *target_container(const struct target *target);
 /* The only process, or the first; 0 if there is none yet. */
 pid_t target_pid(const struct target *target);
-/* Those that were there when it was opened; 0 behind the last. A held command is one, too. */
+/* Those that are known; 0 behind the last. A held command is one, too. */
 pid_t target_member(const struct target *target, size_t index);
 /* The files that a held command will map, as far as is known, and how many; NULL for others. */
 char *const *target_command_files(const struct target *target, size_t *count);

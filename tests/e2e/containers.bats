@@ -404,3 +404,17 @@ postgres_programs() {
 	has_lines measured . 1
 	run ! grep -v '^Detaching, ' measured
 }
+
+@test "a cgroup whose processes are forked while heaptap starts" {
+	cgroup_new brood
+	spawn brood cgroup_enter "$CGROUP" "$WORKLOADS/procs" --wait brood
+	tell brood go
+	wait_for_line brood.out '^breeding'
+	record --cgroup "$CGROUP"
+	tell brood go
+	wait_for_line brood.out '^done'
+	tell brood end
+	wait_exit "$profiler"
+	[ "$(role_pids child | wc -l)" -gt 1 ]
+	processes_match "$(snapshot)"
+}

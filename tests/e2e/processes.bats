@@ -398,3 +398,24 @@ has_a_map() {
 	wait_exit "$profiler" || [ $? -eq 1 ]
 	grep -qE '^heaptap: 2 processes exited before the probes were placed|\(Exiting, ' heaptap.err
 }
+
+# Its target is opened: who is forked from now on is to be counted.
+has_opened() {
+	find "/proc/$profiler/fd" -lname '*pidfd*' 2>/dev/null | grep -q .
+}
+
+@test "children that are forked while probes are placed" {
+	spawn_waiting brood brood
+	one=$PID
+	spawn heaptap "$HEAPTAP" record --follow --sample-bytes 1 -o p -p "$one"
+	profiler=$PID
+	poll "$PATIENCE" has_opened
+	tell brood go
+	wait_attached heaptap
+	tell brood go
+	wait_for_line brood.out '^done'
+	tell brood end
+	wait_exit "$profiler"
+	[ "$(role_pids child | wc -l)" -gt 1 ]
+	processes_match "$(last_snapshot p)"
+}

@@ -7,6 +7,7 @@
  */
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -485,6 +486,35 @@ static void run_steps(size_t count)
 		reap(pids[i]);
 }
 
+/* A child every 5 ms, at most so many, until there is a line on stdin; only then all allocate. */
+static void run_brood(size_t count)
+{
+	struct pollfd line = {.fd = STDIN_FILENO, .events = POLLIN};
+	size_t born = 0;
+	int gate[2];
+
+	require(pipe2(gate, O_CLOEXEC) == 0);
+	printf("breeding\n");
+	fflush(stdout);
+	while (poll(&line, 1, born < count ? 5 : -1) == 0) {
+		pid_t pid = fork();
+		char byte;
+
+		require(pid >= 0);
+		if (pid == 0) {
+			close(gate[1]);
+			require(read(gate[0], &byte, 1) == 0);
+			work(1);
+			end("child");
+		}
+		born++;
+	}
+	truth_wait_line();
+	close(gate[1]);
+	while (born--)
+		reap(-1);
+}
+
 /* Runs until SIGTERM comes, as a container's first process. */
 static void run_pause(size_t number)
 {
@@ -519,6 +549,7 @@ static const struct {
 	{"leader", run_leader, 1},
 	{"threads", run_threads, 10},
 	{"steps", run_steps, 2},
+	{"brood", run_brood, 1000},
 	{"pause", run_pause, 1},
 };
 
