@@ -276,7 +276,7 @@ static bool has_exited(pid_t pid)
 
 /*
  * Takes those in from *next on, and moves it on. *ret_missed: whether there was one that the kernel
- * side had not taken in by itself.
+ * side had not taken in by itself. -E2BIG: there is no room for more.
  */
 static int enter_members(const struct target *target, struct kernel *kernel, size_t *next,
 			 bool *ret_missed)
@@ -286,24 +286,20 @@ static int enter_members(const struct target *target, struct kernel *kernel, siz
 		const struct member *member = &target->members.list[*next];
 		int err;
 
-		if (kernel_has_process(kernel, member->pid))
+		if (kernel_has_process(kernel, member->pid) || has_exited(member->pid))
 			continue;
 		err = kernel_add_process(kernel, member->pid, member->comm,
 					 cgroup_names_number(target->cgroups, member->pid),
 					 target->argv);
-		if (err == -E2BIG) {
-			log_warning("more than the %zu processes that --max-processes allows: the "
-				    "others are not counted; raise it",
-				    kernel_process_count(kernel));
-			*ret_missed = false;
-			return 0;
-		}
 		if (err)
-			return log_error(err, "cannot put PID %d into the scope", member->pid);
+			return err == -E2BIG ? err
+					     : log_error(err, "cannot put PID %d into the scope",
+							 member->pid);
 		/* Its exit may have been missed. */
 		if (has_exited(member->pid))
 			kernel_drop_process(kernel, member->pid);
-		*ret_missed = true;
+		else
+			*ret_missed = true;
 	}
 	return 0;
 }
@@ -326,13 +322,19 @@ int target_enter(struct target *target, struct kernel *kernel, bool follow)
 	bool missed;
 	int err = enter_members(target, kernel, &next, &missed);
 
-	/* Who was missed may have forked before it was taken in. */
-	while (!err && missed) {
-		err = list_again(target, follow);
+	do {
+		if (!err)
+			err = list_again(target, follow);
 		if (!err)
 			err = enter_members(target, kernel, &next, &missed);
-	}
-	return err;
+		/* Who was missed may have forked before it was taken in. */
+	} while (!err && missed);
+	if (err != -E2BIG)
+		return err;
+	log_warning("more than the %zu processes that --max-processes allows: the others are not "
+		    "counted; raise it",
+		    kernel_process_count(kernel));
+	return 0;
 }
 
 int target_start(struct target *target)
