@@ -17,11 +17,11 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <zlib.h>
 
 #include <elfutils/debuginfod.h>
 
+#include "util/clock.h"
 #include "util/cursor.h"
 #include "util/root.h"
 
@@ -54,14 +54,6 @@ struct search {
 	char link[LINK_MAX_SIZE + 1]; /* "": no .gnu_debuglink */
 	uint32_t checksum;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * NS_PER_S + now.tv_nsec;
-}
 
 int debuginfo_new(const char *const *dirs, size_t dir_count, struct debuginfo **ret)
 {
@@ -283,7 +275,7 @@ static int keep_waiting(debuginfod_client *client, long a, long b)
 {
 	const struct debuginfo *debuginfo = debuginfod_get_user_data(client);
 
-	return now_ns() > debuginfo->deadline_ns;
+	return clock_ns(CLOCK_MONOTONIC) > debuginfo->deadline_ns;
 }
 
 static bool may_ask(struct debuginfo *debuginfo)
@@ -307,7 +299,7 @@ static int ask_servers(struct search *search, struct image **ret)
 {
 	struct debuginfo *debuginfo = search->debuginfo;
 	_cleanup_free_ char *path = NULL;
-	uint64_t start_ns = now_ns();
+	uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
 	int fd;
 
 	if (!may_ask(debuginfo))
@@ -316,7 +308,7 @@ static int ask_servers(struct search *search, struct image **ret)
 	debuginfo->stats.downloads++;
 	fd = debuginfod_find_debuginfo(debuginfo->client, (const unsigned char *)search->build_id,
 				       0, &path);
-	debuginfo->stats.download_ns += now_ns() - start_ns;
+	debuginfo->stats.download_ns += clock_ns(CLOCK_MONOTONIC) - start_ns;
 	if (fd >= 0)
 		return accept_file(search, fd, path ? path : search->build_id, false, ret);
 	/* A server that does not have the file is well; one that cannot be reached stays so. */

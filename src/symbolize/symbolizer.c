@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
@@ -18,6 +17,7 @@
 #include "symbolize/demangle.h"
 #include "symbolize/raw_code.h"
 #include "symbolize/source.h"
+#include "util/clock.h"
 
 /* Of the symbols and DWARF of all files together, but for the one in use. */
 #define TABLES_MAX_BYTES (24ull << 20)
@@ -119,14 +119,6 @@ void symbolizer_free(struct symbolizer *symbolizer)
 	}
 	debuginfo_free(symbolizer->context.debuginfo);
 	free(symbolizer);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
 static int find_image(struct symbolizer *symbolizer, struct image *image, struct known_image **ret)
@@ -427,11 +419,11 @@ int symbolizer_lookup(struct symbolizer *symbolizer, struct image *image, uint64
 
 	HASH_FIND(hh, symbolizer->frames, &key, sizeof(key), frame);
 	if (!frame) {
-		start_ns = now_ns();
+		start_ns = clock_ns(CLOCK_MONOTONIC);
 		err = symbolize(symbolizer, image, offset, &frame);
 		if (!err)
 			err = keep_frame(symbolizer, &key, frame);
-		symbolizer->stats.time_ns += now_ns() - start_ns;
+		symbolizer->stats.time_ns += clock_ns(CLOCK_MONOTONIC) - start_ns;
 	}
 	if (!err)
 		fill_result(frame, ret);

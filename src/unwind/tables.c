@@ -7,11 +7,11 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 #include <uthash.h>
 
 #include "elf/symtab.h"
 #include "unwind/rows.h"
+#include "util/clock.h"
 
 /* A build-id of more digits is cut; GNU ld writes 40. */
 #define BUILD_ID_SIZE 72
@@ -110,14 +110,6 @@ void tables_free(struct tables *tables)
 	free(tables);
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000ull + now.tv_nsec;
-}
-
 /*
  * Whether signal handlers typically interrupt this image between its call sites: the C library,
  * in or outside the program, where raise() and blocking system calls are.
@@ -133,7 +125,7 @@ static int build_table(struct tables *tables, struct image *image, bool all,
 {
 	struct unwind_rows *rows CLEANUP(unwind_rows) = NULL;
 	struct symtab *symtab CLEANUP(symtab) = NULL;
-	uint64_t start_ns = now_ns();
+	uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
 	int err;
 
 	err = symtab_load(image, &symtab);
@@ -155,7 +147,7 @@ static int build_table(struct tables *tables, struct image *image, bool all,
 	tables->stats.images++;
 	tables->stats.rows += rows->count;
 	tables->stats.dropped_fdes += rows->dropped_fdes;
-	tables->stats.build_ns += now_ns() - start_ns;
+	tables->stats.build_ns += clock_ns(CLOCK_MONOTONIC) - start_ns;
 	return 0;
 }
 
