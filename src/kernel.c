@@ -16,10 +16,6 @@
 #include "proc/process.h"
 #include "util/clock.h"
 
-/* From linux/bpf.h of 6.13; Debian 12's headers are older. */
-#define TRACE_UPROBE_MULTI   48
-#define TRACE_UPROBE_SESSION 57
-
 /* Where every thread may have its own: 34 MB instead of 8. */
 #define MAX_SITES_OF_THREADS (1u << 18)
 
@@ -48,7 +44,7 @@ static int event_ignore(void *arg, void *data, size_t size)
 	return 0;
 }
 
-static void choose_program(struct bpf_program *program, bool wanted, int attach_type)
+void kernel_choose_program(struct bpf_program *program, bool wanted, int attach_type)
 {
 	bpf_program__set_autoload(program, wanted);
 	if (wanted && attach_type)
@@ -58,28 +54,30 @@ static void choose_program(struct bpf_program *program, bool wanted, int attach_
 /* probes: of allocation functions. */
 static void choose_programs(struct heaptap_bpf *object, enum attach_mode mode, bool probes)
 {
-	int type = mode == ATTACH_PERF ? 0 : TRACE_UPROBE_MULTI;
+	int type = attach_entry_type(mode);
 	bool session = mode == ATTACH_SESSION;
 
-	choose_program(object->progs.alloc_session, probes && session, TRACE_UPROBE_SESSION);
-	choose_program(object->progs.realloc_session, probes && session, TRACE_UPROBE_SESSION);
-	choose_program(object->progs.alloc_enter, probes && !session, type);
-	choose_program(object->progs.alloc_return, probes && !session, type);
-	choose_program(object->progs.realloc_enter, probes && !session, type);
-	choose_program(object->progs.realloc_return, probes && !session, type);
-	choose_program(object->progs.free_enter, probes, type);
-	choose_program(object->progs.throw_enter, probes, type);
+	kernel_choose_program(object->progs.alloc_session, probes && session,
+			      attach_session_type());
+	kernel_choose_program(object->progs.realloc_session, probes && session,
+			      attach_session_type());
+	kernel_choose_program(object->progs.alloc_enter, probes && !session, type);
+	kernel_choose_program(object->progs.alloc_return, probes && !session, type);
+	kernel_choose_program(object->progs.realloc_enter, probes && !session, type);
+	kernel_choose_program(object->progs.realloc_return, probes && !session, type);
+	kernel_choose_program(object->progs.free_enter, probes, type);
+	kernel_choose_program(object->progs.throw_enter, probes, type);
 }
 
 static void choose_fault_programs(struct heaptap_bpf *object, bool wanted)
 {
-	choose_program(object->progs.fault_enter, wanted, 0);
-	choose_program(object->progs.fault_minor, wanted, 0);
-	choose_program(object->progs.fault_major, wanted, 0);
-	choose_program(object->progs.find_page_tables, wanted, 0);
+	kernel_choose_program(object->progs.fault_enter, wanted, 0);
+	kernel_choose_program(object->progs.fault_minor, wanted, 0);
+	kernel_choose_program(object->progs.fault_major, wanted, 0);
+	kernel_choose_program(object->progs.find_page_tables, wanted, 0);
 }
 
-static int program_fd(const struct bpf_program *program)
+int kernel_program_fd(const struct bpf_program *program)
 {
 	return bpf_program__autoload(program) ? bpf_program__fd(program) : -1;
 }
@@ -141,7 +139,7 @@ int kernel_open(const struct kernel_options *options, struct kernel **ret)
 		bpf_map__set_max_entries(object->maps.fork_kept, FORK_TABLE_SIZE);
 		bpf_map__set_max_entries(object->maps.fork_frees, FORK_TABLE_SIZE);
 	}
-	choose_program(object->progs.fork_copy, options->fork_copy, 0);
+	kernel_choose_program(object->progs.fork_copy, options->fork_copy, 0);
 	choose_programs(object, options->mode, options->probes);
 	kernel_mappings_choose(object, options->record, options->mappings);
 	choose_fault_programs(object, options->record == MODE_FAULTS);
@@ -156,14 +154,14 @@ int kernel_open(const struct kernel_options *options, struct kernel **ret)
 	if (!kernel->ring || !kernel->throw_ring)
 		return -errno;
 	kernel->programs = (struct attach_programs){
-		.alloc_session = program_fd(object->progs.alloc_session),
-		.realloc_session = program_fd(object->progs.realloc_session),
-		.alloc_enter = program_fd(object->progs.alloc_enter),
-		.alloc_return = program_fd(object->progs.alloc_return),
-		.realloc_enter = program_fd(object->progs.realloc_enter),
-		.realloc_return = program_fd(object->progs.realloc_return),
-		.free_enter = program_fd(object->progs.free_enter),
-		.throw_enter = program_fd(object->progs.throw_enter),
+		.alloc_session = kernel_program_fd(object->progs.alloc_session),
+		.realloc_session = kernel_program_fd(object->progs.realloc_session),
+		.alloc_enter = kernel_program_fd(object->progs.alloc_enter),
+		.alloc_return = kernel_program_fd(object->progs.alloc_return),
+		.realloc_enter = kernel_program_fd(object->progs.realloc_enter),
+		.realloc_return = kernel_program_fd(object->progs.realloc_return),
+		.free_enter = kernel_program_fd(object->progs.free_enter),
+		.throw_enter = kernel_program_fd(object->progs.throw_enter),
 	};
 	kernel_samplers_programs(object, &kernel->programs);
 	*ret = take_ptr(kernel);
@@ -224,7 +222,7 @@ struct copy_maps kernel_copy_maps(const struct kernel *kernel)
 		.kept = bpf_map__fd(object->maps.fork_kept),
 		.frees = bpf_map__fd(object->maps.fork_frees),
 		.processes = bpf_map__fd(object->maps.process_infos),
-		.program = program_fd(object->progs.fork_copy),
+		.program = kernel_program_fd(object->progs.fork_copy),
 		.live_filter = object->bss->live_filter,
 		.batch = &object->bss->fork_batch,
 		.clock = &object->bss->fork_clock,
@@ -238,10 +236,10 @@ struct fault_parts kernel_fault_parts(const struct kernel *kernel)
 	const struct heaptap_bpf *object = kernel->object;
 
 	return (struct fault_parts){
-		.enter = program_fd(object->progs.fault_enter),
-		.minor = program_fd(object->progs.fault_minor),
-		.major = program_fd(object->progs.fault_major),
-		.find = program_fd(object->progs.find_page_tables),
+		.enter = kernel_program_fd(object->progs.fault_enter),
+		.minor = kernel_program_fd(object->progs.fault_minor),
+		.major = kernel_program_fd(object->progs.fault_major),
+		.find = kernel_program_fd(object->progs.find_page_tables),
 		.proof = &object->bss->page_proof,
 		.tables = (volatile struct page_tables *)&object->bss->page_tables,
 	};

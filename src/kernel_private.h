@@ -38,6 +38,11 @@ struct kernel {
 	__u64 merged_epochs; /* see kernel_note_merged() */
 };
 
+/* Before the object is loaded: whether a program is, and with which attach type; 0: its own. */
+void kernel_choose_program(struct bpf_program *program, bool wanted, int attach_type);
+/* -1 if it is not loaded. */
+int kernel_program_fd(const struct bpf_program *program);
+
 /* Before the object is loaded: whether it has the programs for allocators that sample. */
 void kernel_samplers_choose(struct heaptap_bpf *object, bool wanted, enum attach_mode mode);
 /* Fills in the descriptors of those programs; -1 for those that are not loaded. */

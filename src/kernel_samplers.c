@@ -2,39 +2,27 @@
 /* The part of kernel.c that is about allocators which sample by themselves. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <errno.h>
 
 #include "kernel_private.h"
-
-static void choose_program(struct bpf_program *program, bool wanted, int attach_type)
-{
-	bpf_program__set_autoload(program, wanted);
-	if (wanted && attach_type)
-		bpf_program__set_expected_attach_type(program, attach_type);
-}
 
 void kernel_samplers_choose(struct heaptap_bpf *object, bool wanted, enum attach_mode mode)
 {
 	bool session = mode == ATTACH_SESSION;
 	int type = attach_entry_type(mode);
 
-	choose_program(object->progs.sampled_session, wanted && session, attach_session_type());
-	choose_program(object->progs.sampled_enter, wanted && !session, type);
-	choose_program(object->progs.sampled_return, wanted && !session, type);
-	choose_program(object->progs.sampled_mark, wanted, type);
-}
-
-static int program_fd(const struct bpf_program *program)
-{
-	return bpf_program__autoload(program) ? bpf_program__fd(program) : -1;
+	kernel_choose_program(object->progs.sampled_session, wanted && session,
+			      attach_session_type());
+	kernel_choose_program(object->progs.sampled_enter, wanted && !session, type);
+	kernel_choose_program(object->progs.sampled_return, wanted && !session, type);
+	kernel_choose_program(object->progs.sampled_mark, wanted, type);
 }
 
 void kernel_samplers_programs(const struct heaptap_bpf *object, struct attach_programs *programs)
 {
-	programs->sampled_session = program_fd(object->progs.sampled_session);
-	programs->sampled_enter = program_fd(object->progs.sampled_enter);
-	programs->sampled_return = program_fd(object->progs.sampled_return);
-	programs->sampled_mark = program_fd(object->progs.sampled_mark);
+	programs->sampled_session = kernel_program_fd(object->progs.sampled_session);
+	programs->sampled_enter = kernel_program_fd(object->progs.sampled_enter);
+	programs->sampled_return = kernel_program_fd(object->progs.sampled_return);
+	programs->sampled_mark = kernel_program_fd(object->progs.sampled_mark);
 }
 
 int kernel_set_sampler_point(struct kernel *kernel, __u32 index, const struct sampler_point *point)
