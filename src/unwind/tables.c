@@ -268,7 +268,6 @@ int tables_request(struct tables *tables, uint32_t id, struct image *image, bool
 
 	if (id >= UNWIND_MAX_IMAGES || tables->requested[id] >= wanted)
 		return 0;
-	tables->requested[id] = wanted;
 	request = calloc(1, sizeof(*request));
 	if (!request)
 		return -ENOMEM;
@@ -296,6 +295,8 @@ int tables_request(struct tables *tables, uint32_t id, struct image *image, bool
 	pthread_mutex_unlock(&tables->queue);
 	if (err)
 		request_free(request);
+	else
+		tables->requested[id] = wanted;
 	return err;
 }
 

@@ -38,7 +38,7 @@ int tables_build(struct tables *tables, uint32_t id, struct image *image, bool a
 /*
  * Asks for an image's table in the background. The file is opened anew from the image's
  * descriptor, so the image may go away. all: rows between call sites too, replacing the table.
- * Asking again for the same does nothing.
+ * Asking again for the same does nothing, unless it has failed. Errors: -ENOMEM, -EMFILE.
  */
 int tables_request(struct tables *tables, uint32_t id, struct image *image, bool all);
 
