@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "heaptap/unwind.h"
 #include "modules.h"
 #include "new_files.h"
 #include "probe/catalog.h"
@@ -407,6 +408,18 @@ static int probe_samplers(struct allocators *allocators, struct new_files *files
 	return err;
 }
 
+/* In the background, for a late file. Without its table, stacks are cut there, and say so. */
+static void request_table(struct allocators *allocators, const struct new_files *files,
+			  const struct new_file *file)
+{
+	const struct allocators_context *context = &allocators->context;
+
+	/* A stack may have gone through it in a process that was gone too soon to open it. */
+	if (files->late && (!context->lazy_tables ||
+			    kernel_image_flags(context->kernel, file->id) & UNWIND_WANTED))
+		tables_request(context->tables, file->id, file->image, context->all_rows);
+}
+
 /* The images keep the files open. */
 static int give_file(struct allocators *allocators, struct new_file *file)
 {
@@ -465,10 +478,7 @@ static int take_in(struct allocators *allocators, struct new_files *files, pid_t
 	else if (!err && !allocators->context.no_probes)
 		err = probe_files(allocators, files, pid, maps);
 	for (size_t i = 0; i < files->count && !err; i++) {
-		/* Without its table, stacks are cut there, and say so. */
-		if (files->late && !allocators->context.lazy_tables)
-			tables_request(allocators->context.tables, files->entries[i].id,
-				       files->entries[i].image, allocators->context.all_rows);
+		request_table(allocators, files, &files->entries[i]);
 		err = give_file(allocators, &files->entries[i]);
 	}
 	return err;

@@ -42,6 +42,7 @@ static void entry_free(struct image_entry *entry)
 {
 	if (!entry)
 		return;
+	entry_free(entry->nameless);
 	free(entry->path);
 	free(entry);
 }
@@ -90,7 +91,7 @@ static void make_up_address(struct image_entry *entry, uint64_t size)
 	entry->located = false;
 }
 
-/* An entry that takes *path over. */
+/* An entry that takes *path over. One that was there stays for those who have read its path. */
 static int add_entry(struct images *images, uint32_t id, struct image *image, char **path,
 		     uint64_t size)
 {
@@ -110,6 +111,7 @@ static int add_entry(struct images *images, uint32_t id, struct image *image, ch
 	entry->path = take_ptr(*path);
 	make_up_address(entry, size);
 	pthread_mutex_lock(&images->lock);
+	entry->nameless = images->by_id[id];
 	images->by_id[id] = entry;
 	pthread_mutex_unlock(&images->lock);
 	return 0;
@@ -139,12 +141,13 @@ static int keep_file(struct images *images, struct image *image, struct image **
 
 int images_add_file(struct images *images, uint32_t id, struct image *image)
 {
+	const struct image_entry *known = images_lookup(images, id);
 	struct image *owned CLEANUP(image) = image;
 	_cleanup_free_ char *path = NULL;
 	struct stat st = {};
 	int err;
 
-	if (images_lookup(images, id))
+	if (known && known->image)
 		return 0;
 	path = strdup(image_path(image));
 	if (!path)

@@ -25,7 +25,8 @@ struct image_entry {
 	uint64_t start;	     /* a mapping of it, for addresses in profiles; never 0 */
 	uint64_t end;
 	uint64_t offset;
-	bool located; /* the mapping is a target's, not made up */
+	bool located;		      /* the mapping is a target's, not made up */
+	struct image_entry *nameless; /* without an image, from before the file was known */
 };
 
 /* Calls gone() for every located image that a process no longer maps as code. */
@@ -44,7 +45,7 @@ DEFINE_CLEANUP(images, struct images *, images_free)
 
 /*
  * Adds an opened file; takes the image over, also on error. The first one added is the main
- * program. Nothing happens if the id is known.
+ * program. Nothing happens if the id is known, unless it has no image so far.
  */
 int images_add_file(struct images *images, uint32_t id, struct image *image);
 
@@ -52,7 +53,7 @@ int images_add_file(struct images *images, uint32_t id, struct image *image);
  * Opens and adds the file of an image that the kernel side has met, through the process that maps
  * it. Returns 0 if the id is known now; -EAGAIN if the process has unmapped the file for the
  * moment; -ENOMEM. Where nothing helps (the process is gone, the file is never found) the entry has
- * a name, but no image.
+ * a name, but no image until images_add_file() has one.
  */
 int images_add_sight(struct images *images, const struct image_sight *sight);
 

@@ -298,6 +298,35 @@ end_session() {
 	run ! grep -qx "$profiler" <(label_values "$(last_snapshot p)" pid)
 }
 
+# named_stack: one of 10 MB more is whole and has names.
+named_stack() {
+	tell again "a $((10 << 20))"
+	kill -USR2 "$profiler"
+	snapshots=$((snapshots + 1))
+	wait_for_line heaptap.err '\(signal\)$' "$PATIENCE" "$snapshots"
+	"$HEAPTAP" report --folded --sample-index alloc_space "$(last_snapshot p)" |
+		grep -qE '^_start;.*;main;idle_malloc [0-9]+$'
+}
+
+@test "a file that only a process goes through first that is gone when it is looked at" {
+	cp "$WORKLOADS/idle" again
+	spawn heaptap "$HEAPTAP" record -a -o p
+	profiler=$PID
+	wait_attached heaptap
+	kill -STOP "$profiler"
+	# So large that it is picked with certainty.
+	./again $((100 << 20)) </dev/null >first.out
+	kill -CONT "$profiler"
+	snapshot_now 1
+	run ! grep -q idle_malloc <(by_leaf p.0001.pb.gz alloc_space)
+	# The next one can be looked at: from then on there are names and a table.
+	spawn again "$PWD/again" 100
+	wait_for_line again.out '^idle'
+	snapshots=1
+	poll "$PATIENCE" named_stack
+	end_session
+}
+
 # alloc_matches: what was allocated by each process that was counted, by whatever stack.
 alloc_matches() {
 	local type
