@@ -6,7 +6,8 @@
  * there when it was looked at is not looked at again.
  *
  * A process may map and unmap files all the time. Looks that find nothing new are therefore spaced,
- * so that they take a tenth of a CPU at most, yet no allocator waits longer than PAUSE_MAX_NS.
+ * so that they take a tenth of a CPU at most, yet no allocator waits longer than PAUSE_MAX_NS, or,
+ * where records are lost in a scope of many processes, PAUSE_ALL_MAX_NS.
  */
 #define HASH_NONFATAL_OOM 1
 
@@ -21,8 +22,9 @@
 #include "proc/process_events.h"
 #include "util/clock.h"
 
-#define PAUSE_FACTOR 9
-#define PAUSE_MAX_NS 50000000
+#define PAUSE_FACTOR	 9
+#define PAUSE_MAX_NS	 50000000
+#define PAUSE_ALL_MAX_NS 1000000000
 
 /*
  * A program that starts maps file after file, and a machine starts many: after a record that needs
@@ -53,15 +55,16 @@ struct arrival {
 	uint64_t offset;
 };
 
-/* Processes that are looked at at a time; a later one of more than that is looked at next. */
+/* Processes that are told apart; of more than that, everybody in the scope is looked at. */
 #define MAX_WANTED 256
 
 struct arrivals {
 	struct allocators *allocators;
 	const struct kernel *kernel;
-	pid_t wanted[MAX_WANTED];
+	pid_t *wanted; /* to be looked at */
 	size_t wanted_count;
-	bool lost; /* everybody in the scope is to be looked at */
+	size_t wanted_capacity;
+	bool all_wanted; /* everybody in the scope is */
 	struct process_events *events;
 	struct seen_file *seen;
 	struct arrival *new;
@@ -120,15 +123,28 @@ static void remember(struct arrivals *arrivals, const struct file_key *key)
 		free(file);
 }
 
-static bool want(struct arrivals *arrivals, pid_t pid)
+static int add_wanted(struct arrivals *arrivals, pid_t pid)
+{
+	if (arrivals->wanted_count == arrivals->wanted_capacity) {
+		size_t capacity = arrivals->wanted_capacity * 2 + 16;
+		pid_t *wanted = reallocarray(arrivals->wanted, capacity, sizeof(*wanted));
+
+		if (!wanted)
+			return -ENOMEM;
+		arrivals->wanted = wanted;
+		arrivals->wanted_capacity = capacity;
+	}
+	arrivals->wanted[arrivals->wanted_count++] = pid;
+	return 0;
+}
+
+static void want(struct arrivals *arrivals, pid_t pid)
 {
 	for (size_t i = 0; i < arrivals->wanted_count; i++)
 		if (arrivals->wanted[i] == pid)
-			return true;
-	if (arrivals->wanted_count == MAX_WANTED)
-		return false;
-	arrivals->wanted[arrivals->wanted_count++] = pid;
-	return true;
+			return;
+	if (arrivals->wanted_count >= MAX_WANTED || add_wanted(arrivals, pid))
+		arrivals->all_wanted = true;
 }
 
 static void on_mapped(void *arg, const struct mapped_file *file)
@@ -144,12 +160,11 @@ static void on_mapped(void *arg, const struct mapped_file *file)
 	if (!file->inode || is_seen(arrivals, &key) ||
 	    !kernel_has_process(arrivals->kernel, file->pid))
 		return;
-	if (!arrivals->wanted_count && !arrivals->lost) {
+	if (!arrivals->wanted_count && !arrivals->all_wanted) {
 		arrivals->time_known = true;
 		arrivals->since_ns = file->time_ns;
 	}
-	if (!want(arrivals, file->pid))
-		return;
+	want(arrivals, file->pid);
 	/* In order on each CPU, but not among them. */
 	if (file->time_ns < arrivals->since_ns)
 		arrivals->since_ns = file->time_ns;
@@ -168,7 +183,7 @@ static void on_lost(void *arg, uint64_t count)
 {
 	struct arrivals *arrivals = arg;
 
-	arrivals->lost = true;
+	arrivals->all_wanted = true;
 	arrivals->time_known = false;
 }
 
@@ -200,17 +215,21 @@ static int look_at_maps(struct arrivals *arrivals, pid_t pid)
 
 static int want_member(void *arg, __u32 serial, const struct process_info *info)
 {
-	if (!info->gone)
-		want(arg, info->tgid);
-	return 0;
+	return info->gone ? 0 : add_wanted(arg, info->tgid);
 }
 
-static int look_at_all(struct arrivals *arrivals)
+static int want_all(struct arrivals *arrivals)
 {
-	int found = 0;
+	arrivals->wanted_count = 0;
+	return kernel_read_processes(arrivals->kernel, want_member, arrivals);
+}
 
-	if (arrivals->lost)
-		kernel_read_processes(arrivals->kernel, want_member, arrivals);
+static int look_at_wanted(struct arrivals *arrivals)
+{
+	int found = arrivals->all_wanted ? want_all(arrivals) : 0;
+
+	if (found)
+		return found;
 	for (size_t i = 0; i < arrivals->wanted_count; i++) {
 		int one = look_at_maps(arrivals, arrivals->wanted[i]);
 
@@ -225,16 +244,17 @@ static int look_at_all(struct arrivals *arrivals)
 /* Returns as arrivals_handle(). */
 static int look(struct arrivals *arrivals)
 {
+	const uint64_t pause_max_ns = arrivals->all_wanted ? PAUSE_ALL_MAX_NS : PAUSE_MAX_NS;
 	uint64_t start_ns = clock_ns(CLOCK_MONOTONIC), pause_ns;
-	int found = look_at_all(arrivals);
+	int found = look_at_wanted(arrivals);
 
 	forget_new(arrivals);
 	arrivals->wanted_count = 0;
-	arrivals->lost = false;
+	arrivals->all_wanted = false;
 	if (found <= 0) {
 		arrivals->not_before = clock_ns(CLOCK_MONOTONIC);
 		pause_ns = (arrivals->not_before - start_ns) * PAUSE_FACTOR;
-		arrivals->not_before += pause_ns < PAUSE_MAX_NS ? pause_ns : PAUSE_MAX_NS;
+		arrivals->not_before += pause_ns < pause_max_ns ? pause_ns : pause_max_ns;
 	}
 	return found;
 }
@@ -302,6 +322,7 @@ void arrivals_free(struct arrivals *arrivals)
 	process_events_close(arrivals->events);
 	forget_seen(arrivals);
 	forget_new(arrivals);
+	free(arrivals->wanted);
 	if (arrivals->epoll_fd >= 0)
 		close(arrivals->epoll_fd);
 	if (arrivals->timer_fd >= 0)
@@ -328,18 +349,18 @@ int arrivals_handle(struct arrivals *arrivals)
 		expired = 0;
 	process_events_read(arrivals->events, &handlers);
 	now = clock_ns(CLOCK_MONOTONIC);
-	if ((arrivals->wanted_count || arrivals->lost) && now >= arrivals->not_before) {
+	if ((arrivals->wanted_count || arrivals->all_wanted) && now >= arrivals->not_before) {
 		listen_to_records(arrivals, true);
 		return look(arrivals);
 	}
 	/* Woken by the timer: the next record is to wake us. */
-	if (!arrivals->wanted_count && !arrivals->lost &&
+	if (!arrivals->wanted_count && !arrivals->all_wanted &&
 	    (arrivals->deaf || !arrivals->gather_ns)) {
 		listen_to_records(arrivals, true);
 		return 0;
 	}
 	listen_to_records(arrivals, false);
-	return wake_at(arrivals, arrivals->wanted_count || arrivals->lost
+	return wake_at(arrivals, arrivals->wanted_count || arrivals->all_wanted
 					 ? arrivals->not_before
 					 : now + arrivals->gather_ns);
 }

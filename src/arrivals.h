@@ -25,7 +25,10 @@ DEFINE_CLEANUP(arrivals, struct arrivals *, arrivals_free)
 
 /* Readable when arrivals_handle() is to be called. */
 int arrivals_fd(const struct arrivals *arrivals);
-/* Returns how many new files were taken in, or -ENOMEM. That the process is gone is no error. */
+/*
+ * Returns how many new files were taken in, or a negative errno: -ENOMEM, or that the processes of
+ * the scope cannot be listed. That one of them is gone is no error.
+ */
 int arrivals_handle(struct arrivals *arrivals);
 
 #endif

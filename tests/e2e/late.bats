@@ -164,6 +164,47 @@ finish() {
 	finish
 }
 
+# start_many: a workload with 400 children, of which the last 20 will load an allocator.
+start_many() {
+	local i
+
+	gcc -x c -shared -fPIC -o many - <<<'int plain(void) { return 0; }'
+	for ((i = 380; i < 400; i++)); do
+		library "many.$i"
+	done
+	start --follow
+	ask "fork 0 $PWD/many 400"
+	kill -STOP "$TAP"
+}
+
+# all_found: each of the 20; then it ends them.
+all_found() {
+	local i
+
+	kill -CONT "$TAP"
+	for ((i = 380; i < 400; i++)); do
+		wait_for_line heaptap.err "^Allocator found in $PWD/many.$i "
+	done
+	tell late end
+	wait_exit "$LATE"
+	wait_exit "$TAP"
+	pprof -comments "$(last_snapshot p)" | grep -qx 'losses: none'
+}
+
+@test "hundreds of processes that load libraries at the same time" {
+	start_many
+	ask "load 0 400"
+	all_found
+}
+
+@test "the same when the kernel could not tell of all" {
+	start_many
+	library a.so
+	ask "flicker 0 $PWD/a.so 8000"
+	ask "load 0 400"
+	all_found
+}
+
 @test "a program that has no allocator yet" {
 	library a.so
 	cat >bare.c <<-END

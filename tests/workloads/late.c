@@ -8,6 +8,8 @@
  *   close N           frees what is left and unloads it
  *   flicker N PATH COUNT   loads and unloads it so many times
  *   leave N PATH      loads it, allocates and exits at once
+ *   fork N PATH COUNT      so many children
+ *   load N COUNT           each of them loads PATH.I, I being its number, from 0, or else PATH
  * The end of stdin, or `end`, ends it with its truth.
  */
 #include "truth.h"
@@ -15,7 +17,9 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -33,6 +37,8 @@ struct library {
 };
 
 static struct library libraries[2];
+/* Of the children: its end is when they load; and what they have loaded is told. */
+static int gate[2], loaded[2];
 
 /* A function per library and call, which stands in its stacks. */
 #define SITES(name)                                                                                \
@@ -112,6 +118,36 @@ static void library_close(struct library *library)
 	require(!dlclose(library->handle));
 }
 
+static void fork_loaders(struct library *library, const char *path, unsigned int count)
+{
+	require(!pipe2(gate, O_CLOEXEC) && !pipe2(loaded, O_CLOEXEC));
+	for (unsigned int i = 0; i < count; i++) {
+		pid_t pid = fork();
+		char name[300], byte = 0;
+
+		require(pid >= 0);
+		if (pid)
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(gate[1]);
+		snprintf(name, sizeof(name), "%s.%u", path, i);
+		require(read(gate[0], &byte, 1) == 0);
+		library_open(library, access(name, F_OK) ? path : name);
+		require(write(loaded[1], &byte, 1) == 1);
+		for (;;)
+			pause();
+	}
+}
+
+static void let_load(unsigned int count)
+{
+	char byte;
+
+	close(gate[1]);
+	while (count--)
+		require(read(loaded[0], &byte, 1) == 1);
+}
+
 /* stdio's own buffer would be an allocation. */
 static bool read_line(char *line, size_t size)
 {
@@ -158,6 +194,10 @@ int main(int argc, char **argv)
 			library_use(library, count);
 		else if (!strcmp(command, "close"))
 			library_close(library);
+		else if (!strcmp(command, "fork"))
+			fork_loaders(library, path, count);
+		else if (!strcmp(command, "load"))
+			let_load(count);
 		for (unsigned int i = 0; !strcmp(command, "flicker") && i < count; i++) {
 			library_open(library, path);
 			library_close(library);
