@@ -303,7 +303,7 @@ static int attach_modules(struct allocators *allocators, struct new_files *files
 			err = attach_module(allocators, files, &modules->entries[i],
 					    &points->modules[i]);
 		/* What goes wrong with one late file is printed, and the others are taken in. */
-		if (files->late && err != -ESRCH && err != -ENOMEM)
+		if (files->late && err != -ENOMEM)
 			err = 0;
 	}
 	return err;
@@ -402,7 +402,7 @@ static int probe_samplers(struct allocators *allocators, struct new_files *files
 			return log_error(err, "cannot search for allocators that sample");
 		if (probes.count)
 			err = attach_samplers(allocators, &files->entries[i], files->late, &probes);
-		if (files->late && err != -ESRCH && err != -ENOMEM)
+		if (files->late && err != -ENOMEM)
 			err = 0;
 	}
 	return err;

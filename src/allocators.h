@@ -64,8 +64,9 @@ int allocators_add_process(struct allocators *allocators, pid_t pid);
  * Takes in what a process has mapped since, and runs on: probes first; a large unwind table comes
  * in the background. maps is what it maps now; since_ns (CLOCK_MONOTONIC; 0 if not known) is when
  * the first of the new files was mapped. Says which of them have allocators. Returns how many were
- * new; -ESRCH if the process is gone; -EAGAIN if one was unmapped before it could be opened;
- * -ENOMEM. What else goes wrong with a file is printed, and the others are taken in.
+ * new; -EAGAIN if one was unmapped before it could be opened; -ENOMEM. What else goes wrong with a
+ * file is printed, and the others are taken in. That the process ends meanwhile does no harm: the
+ * probes are for others, too.
  */
 int allocators_add_late(struct allocators *allocators, pid_t pid, const struct maps *maps,
 			uint64_t since_ns);

@@ -128,6 +128,8 @@ static int open_links(struct session *session, enum attach_mode mode)
 				 reach == REACH_EACH ? context.pid_count : 1, &session->attach);
 	if (err)
 		return err;
+	if (!target_is_single(session->target))
+		attach_expect_others(session->attach);
 	context.attach = session->attach;
 	context.processes = session->processes;
 	return scope_links_new(&context, &session->links);
@@ -282,6 +284,8 @@ int session_open(struct session *session)
 			    session->arrivals != NULL);
 	if (err)
 		return err;
+	/* A single one may have children by the time that it is gone. */
+	attach_expect_others(session->attach);
 	summary_tables(session->tables);
 	err = open_mappings(session);
 	if (err)

@@ -68,6 +68,7 @@ struct attach {
 	size_t attachment_count;
 	struct reaches now;
 	struct reaches old; /* until attach_settle() */
+	bool expects_others;
 };
 
 const char *attach_mode_name(enum attach_mode mode)
@@ -331,6 +332,11 @@ static int link_reach(const struct attach *attach, struct reaches *reaches, pid_
 	return err;
 }
 
+void attach_expect_others(struct attach *attach)
+{
+	attach->expects_others = true;
+}
+
 int attach_add(struct attach *attach, pid_t pid)
 {
 	return link_reach(attach, &attach->now, pid);
@@ -428,8 +434,7 @@ static int attach_all(struct attach *attach, const struct attachment *attachment
 		struct reach *reach = &attach->now.entries[i];
 
 		err = link_attachment(attach, attachment, reach, attach->now.generation);
-		/* One of several is gone. */
-		if (err == -ESRCH && attach->now.count > 1)
+		if (err == -ESRCH && attach->expects_others)
 			err = 0;
 	}
 	return err;

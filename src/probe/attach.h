@@ -66,6 +66,11 @@ DEFINE_CLEANUP(attach, struct attach *, attach_free)
 int attach_replace(struct attach *attach, const pid_t *pids, size_t count,
 		   unsigned int *ret_generation);
 void attach_settle(struct attach *attach);
+/*
+ * From here on, that a process is gone is no error of what is attached: others come, and are linked
+ * to all of it. Before, it is -ESRCH.
+ */
+void attach_expect_others(struct attach *attach);
 /* Links one more process. Errors: -ESRCH if it is gone, those of the kernel. */
 int attach_add(struct attach *attach, pid_t pid);
 void attach_remove(struct attach *attach, pid_t pid);

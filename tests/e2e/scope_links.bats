@@ -117,6 +117,37 @@ others_are_left_alone() {
 	[ "$(sum "$pid" idle_malloc alloc_space)" = 5000 ]
 }
 
+@test "an allocator that is found when the only process that is reached has ended" {
+	cp "$WORKLOADS/arena.so" a.so
+	cat >command <<-'END'
+		read -r line
+		exec 3<&0
+		"$WORKLOADS/late" <&3 &
+	END
+	spawn outsider "$WORKLOADS/paced" 100000
+	wait_for_line outsider.out '^paced'
+	spawn heaptap "$HEAPTAP" record -v --attach perf --sample-bytes 1 -o p -- sh ./command
+	profiler=$PID
+	wait_for_line heaptap.err 'they are left alone'
+	command=$(sed -nE 's/^Attached to ([0-9]+) .*/\1/p' heaptap.err)
+	kill -STOP "$profiler"
+	tell heaptap go
+	wait_for_line heaptap.out '^late'
+	child=$(sed -n 's/^late //p' heaptap.out)
+	STARTED+=("$child")
+	tell heaptap "open 0 $PWD/a.so"
+	wait_for_line heaptap.out '^open'
+	poll "$PATIENCE" is_gone "$command"
+	kill -CONT "$profiler"
+	wait_for_line heaptap.err "^Allocator found in $PWD/a.so "
+	wait_for_line heaptap.err "PID $child is reached"
+	tell heaptap "use 0 10"
+	wait_for_line heaptap.out '^use'
+	tell heaptap end
+	wait_exit "$profiler"
+	matches_truth heaptap.out "$(last_snapshot p)"
+}
+
 # What cannot be reached in time is told, and holds up nothing.
 @test "processes that come faster than they can be reached" {
 	spawn outsider "$WORKLOADS/paced" 100000
