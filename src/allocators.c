@@ -15,6 +15,7 @@
 #include "new_files.h"
 #include "probe/catalog.h"
 #include "probe/linkage.h"
+#include "probe/nested_sets.h"
 #include "probe/points.h"
 #include "probe/sampler_attach.h"
 #include "proc/maps.h"
@@ -30,12 +31,12 @@ struct allocators {
 	struct known_files *known;
 	struct locator *locator;
 	struct allocator_files files;
+	struct nested_sets nested_sets; /* of the files with probes */
 	bool may_come;
 	struct allocators_late late;
 	size_t probed;
-	size_t points;	    /* of the kinds that are called most: malloc, new, free */
-	size_t stepped;	    /* of these, those that the kernel single-steps */
-	unsigned int slots; /* numbers given to probed images */
+	size_t points;	/* of the kinds that are called most: malloc, new, free */
+	size_t stepped; /* of these, those that the kernel single-steps */
 	uint32_t sampler_points;
 	size_t searched;
 	char searched_names[256];
@@ -55,7 +56,7 @@ int allocators_new(const struct allocators_context *context, struct allocators *
 	struct allocators *allocators CLEANUP(allocators) = calloc(1, sizeof(*allocators));
 	int err;
 
-	if (!allocators || known_files_new(&allocators->known))
+	if (!allocators || known_files_new(context->kernel, &allocators->known))
 		return log_error(ENOMEM, "cannot start the session");
 	allocators->context = *context;
 	err = locator_new(&context->locate, &allocators->locator);
@@ -77,6 +78,7 @@ void allocators_free(struct allocators *allocators)
 	known_files_free(allocators->known);
 	locator_free(allocators->locator);
 	allocator_files_fini(&allocators->files);
+	nested_sets_fini(&allocators->nested_sets);
 	free(allocators);
 }
 
@@ -149,14 +151,17 @@ static void log_points(const struct image *image, const struct module_points *po
 			    delegating);
 }
 
+/* Tells the kernel side of a file's nested calls, under a number that the points carry. */
 static int add_nested_calls(struct allocators *allocators, const struct module *module,
-			    const struct module_points *points)
+			    struct module_points *points, uint8_t number)
 {
 	struct kernel *kernel = allocators->context.kernel;
 	int err = 0;
 
+	for (size_t i = 0; i < points->count; i++)
+		points->entries[i].spec.image = number;
 	for (size_t i = 0; i < points->nested_count && !err; i++)
-		err = kernel_add_nested_call(kernel, allocators->slots, points->nested[i]);
+		err = kernel_add_nested_call(kernel, number, points->nested[i]);
 	for (size_t i = 0; i < points->foreign_count && !err; i++)
 		err = kernel_add_foreign_call(kernel, module->id, points->foreign[i]);
 	if (err == -E2BIG)
@@ -196,30 +201,42 @@ static void count_stepped(struct allocators *allocators, const struct module_poi
 	}
 }
 
+/* What goes wrong with late files has been printed: it is a loss, and the others are taken in. */
+static int pass_over(struct allocators *allocators, const struct new_files *files, size_t count,
+		     int err)
+{
+	if (!err || !files->late || err == -ENOMEM)
+		return err;
+	kernel_note_loss(allocators->context.kernel, LOSS_ALLOCATOR_MISSED, count);
+	return 0;
+}
+
 /* Places the probes of one file, if it has an allocator. */
 static int attach_module(struct allocators *allocators, struct new_files *files,
 			 const struct module *module, struct module_points *points)
 {
 	const char *path = image_path(module->image);
+	uint8_t number;
 	int err;
 
 	log_points(module->image, points);
 	if (!points->count)
 		return 0;
-	if (allocators->slots == PROBE_MAX_IMAGES) {
-		log_warning("more than %d files with allocators: '%s' is not probed",
-			    PROBE_MAX_IMAGES, path);
+	err = nested_sets_number(&allocators->nested_sets, points->nested, points->nested_count,
+				 &number);
+	if (err == -E2BIG) {
+		log_warning("more than %d different files with allocators: '%s' is not probed",
+			    PROBE_MAX_NESTED_SETS, path);
+		kernel_note_loss(allocators->context.kernel, LOSS_ALLOCATOR_MISSED, 1);
 		return 0;
 	}
-	for (size_t i = 0; i < points->count; i++)
-		points->entries[i].spec.image = allocators->slots;
+	if (err)
+		return log_error(err, "place probes in '%s'", path);
 	/* In the background, while probes are placed: either waits for a grace period. */
 	if (files->late && !allocators->context.lazy_tables)
 		tables_request(allocators->context.tables, module->id, module->image,
 			       allocators->context.all_rows);
-	err = add_nested_calls(allocators, module, points);
-	/* Not given to another file if this one ends up with a part of its probes. */
-	allocators->slots++;
+	err = add_nested_calls(allocators, module, points, number);
 	if (!err)
 		err = attach_points(allocators->context.attach, image_fd(module->image), points);
 	if (err == -ESRCH)
@@ -300,11 +317,9 @@ static int attach_modules(struct allocators *allocators, struct new_files *files
 		err = attach_throws(allocators, modules, points);
 	for (size_t i = 0; i < modules->count && !err; i++) {
 		if (modules->entries[i].is_new)
-			err = attach_module(allocators, files, &modules->entries[i],
-					    &points->modules[i]);
-		/* What goes wrong with one late file is printed, and the others are taken in. */
-		if (files->late && err != -ENOMEM)
-			err = 0;
+			err = pass_over(allocators, files, 1,
+					attach_module(allocators, files, &modules->entries[i],
+						      &points->modules[i]));
 	}
 	return err;
 }
@@ -361,6 +376,7 @@ static int attach_samplers(struct allocators *allocators, struct new_file *file,
 	if (probes->count > SAMPLER_POINTS_MAX - allocators->sampler_points) {
 		log_warning("more than %d places where allocators sample: '%s' is not probed",
 			    SAMPLER_POINTS_MAX, path);
+		kernel_note_loss(context->kernel, LOSS_ALLOCATOR_MISSED, 1);
 		return 0;
 	}
 	/* A USDT probe is no call: its own frame's row lies between call sites. */
@@ -401,9 +417,9 @@ static int probe_samplers(struct allocators *allocators, struct new_files *files
 		if (err)
 			return log_error(err, "cannot search for allocators that sample");
 		if (probes.count)
-			err = attach_samplers(allocators, &files->entries[i], files->late, &probes);
-		if (files->late && err != -ENOMEM)
-			err = 0;
+			err = pass_over(allocators, files, 1,
+					attach_samplers(allocators, &files->entries[i], files->late,
+							&probes));
 	}
 	return err;
 }
@@ -462,7 +478,7 @@ static int take_in(struct allocators *allocators, struct new_files *files, pid_t
 {
 	int err;
 
-	err = new_files_identify(files, allocators->known, allocators->context.kernel);
+	err = new_files_identify(files, allocators->known);
 	/* Most processes have no file of their own. */
 	if (err || !files->count)
 		return err;
@@ -477,6 +493,7 @@ static int take_in(struct allocators *allocators, struct new_files *files, pid_t
 		err = probe_samplers(allocators, files);
 	else if (!err && !allocators->context.no_probes)
 		err = probe_files(allocators, files, pid, maps);
+	err = pass_over(allocators, files, files->count, err);
 	for (size_t i = 0; i < files->count && !err; i++) {
 		request_table(allocators, files, &files->entries[i]);
 		err = give_file(allocators, &files->entries[i]);

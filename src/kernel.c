@@ -447,14 +447,21 @@ int kernel_read_images(struct kernel *kernel,
 	return 0;
 }
 
+void kernel_note_loss(struct kernel *kernel, enum loss loss, __u64 count)
+{
+	kernel->noted_losses[loss] += count;
+}
+
 int kernel_read_losses(struct kernel *kernel, struct loss_counter ret[LOSS_COUNT])
 {
 	int err = 0;
 
-	for (__u32 loss = 0; loss < LOSS_COUNT && !err; loss++)
+	for (__u32 loss = 0; loss < LOSS_COUNT && !err; loss++) {
 		err = kernel_maps_sum(bpf_map__fd(kernel->object->maps.losses), loss,
 				      kernel->cpu_count, (__u64 *)&ret[loss],
 				      sizeof(ret[loss]) / sizeof(__u64));
+		ret[loss].count += kernel->noted_losses[loss];
+	}
 	ret[LOSS_MAPPING_MISSED].count += kernel_mappings_missed(kernel);
 	ret[LOSS_EPOCH_LATE].count += kernel->merged_epochs;
 	return err;

@@ -190,7 +190,9 @@ int kernel_read_chunk(struct kernel *kernel, __u64 id, struct stack_chunk *ret);
 /* Calls seen() for every image the programs have met. */
 int kernel_read_images(struct kernel *kernel,
 		       int (*seen)(void *arg, const struct image_sight *sight), void *arg);
-/* Sums over all CPUs. */
+/* Counts a loss that the loader has seen itself. */
+void kernel_note_loss(struct kernel *kernel, enum loss loss, __u64 count);
+/* Sums over all CPUs, and what was noted. */
 int kernel_read_losses(struct kernel *kernel, struct loss_counter ret[LOSS_COUNT]);
 
 #endif

@@ -33,6 +33,7 @@ struct kernel {
 	struct attach_programs programs;
 	struct threads *threads; /* or NULL */
 	struct kernel_mappings mappings;
+	__u64 noted_losses[LOSS_COUNT];
 	int cpu_count;
 	__u32 quiet_epoch;   /* no program adds to it any more, nor to those before */
 	__u64 merged_epochs; /* see kernel_note_merged() */

@@ -25,6 +25,7 @@ struct known_file {
 };
 
 struct known_files {
+	struct kernel *kernel;
 	struct known_file *by_name;
 	bool by_id[UNWIND_MAX_IMAGES];
 };
@@ -39,10 +40,15 @@ static void forget_names(struct known_files *known)
 	}
 }
 
-int known_files_new(struct known_files **ret)
+int known_files_new(struct kernel *kernel, struct known_files **ret)
 {
-	*ret = calloc(1, sizeof(**ret));
-	return *ret ? 0 : -ENOMEM;
+	struct known_files *known = calloc(1, sizeof(*known));
+
+	if (!known)
+		return -ENOMEM;
+	known->kernel = kernel;
+	*ret = known;
+	return 0;
 }
 
 void known_files_free(struct known_files *known)
@@ -177,6 +183,7 @@ static int open_mapping(struct new_files *files, struct known_files *known, pid_
 	if (fd < 0) {
 		log_warning("'%s' cannot be opened (%s): an allocator in it is not seen",
 			    mapping->path, strerror(-fd));
+		kernel_note_loss(known->kernel, LOSS_ALLOCATOR_MISSED, 1);
 		remember(known, take_ptr(file));
 		return 0;
 	}
@@ -221,6 +228,7 @@ static bool keep(struct known_files *known, struct new_file *file)
 		log_warning("'%s' cannot be told from other files (the image table is full): an "
 			    "allocator in it is not seen",
 			    image_path(file->image));
+		kernel_note_loss(known->kernel, LOSS_ALLOCATOR_MISSED, 1);
 		return false;
 	}
 	if (known->by_id[file->id])
@@ -229,7 +237,7 @@ static bool keep(struct known_files *known, struct new_file *file)
 	return true;
 }
 
-int new_files_identify(struct new_files *files, struct known_files *known, struct kernel *kernel)
+int new_files_identify(struct new_files *files, struct known_files *known)
 {
 	const size_t count = files->count;
 	_cleanup_free_ int *fds = calloc(count + 1, sizeof(*fds));
@@ -240,7 +248,7 @@ int new_files_identify(struct new_files *files, struct known_files *known, struc
 		return log_error(ENOMEM, "cannot identify files");
 	for (size_t i = 0; i < count; i++)
 		fds[i] = image_fd(files->entries[i].image);
-	err = kernel_identify(kernel, fds, count, ids);
+	err = kernel_identify(known->kernel, fds, count, ids);
 	if (err)
 		return log_error(err, "cannot identify files");
 	files->count = 0;

@@ -43,7 +43,8 @@ static inline void cleanup_new_files(struct new_files *files)
 	new_files_fini(files);
 }
 
-int known_files_new(struct known_files **ret);
+/* Files that have to be left out are counted as losses of the kernel, which must outlive them. */
+int known_files_new(struct kernel *kernel, struct known_files **ret);
 void known_files_free(struct known_files *known);
 
 /* The image id of the file behind a mapping, or 0 if it was not identified. */
@@ -60,6 +61,6 @@ int new_files_open_mappings(struct new_files *files, struct known_files *known, 
 			    const struct maps *maps);
 
 /* Gives the files their image ids, drops those that are known by them, and knows the others. */
-int new_files_identify(struct new_files *files, struct known_files *known, struct kernel *kernel);
+int new_files_identify(struct new_files *files, struct known_files *known);
 
 #endif

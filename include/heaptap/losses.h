@@ -27,6 +27,9 @@
 	X(IMAGE_FULL, "image_full", "frames left as raw addresses: the image table was full")      \
 	X(PROCESS_FULL, "process_full",                                                            \
 	  "processes not counted: the process table was full (--max-processes)")                   \
+	X(ALLOCATOR_MISSED, "allocator_missed",                                                    \
+	  "files whose allocations are not counted, or not all, if they have an allocator: they "  \
+	  "could not be opened, told from others or probed")                                       \
 	X(SITE_FULL, "site_full", "changes not counted: the site table was full")                  \
 	X(THREAD_FULL, "thread_full",                                                              \
 	  "allocations labelled with the thread \"(other)\": there are more than 4096 names of "   \

@@ -51,13 +51,15 @@ struct probe_spec {
 	__u8 size_reg;	 /* the size in bytes */
 	__u8 aux_reg;	 /* the count of calloc and reallocarray; the alignment of others */
 	__u8 ptr_reg;	 /* the old block of realloc and free; posix_memalign's out pointer */
-	__u8 image;	 /* number of the probed image, for nested_call_here() */
+	__u8 image;	 /* number of the probed image's nested calls, see nested_call_here() */
 	__u8 generation; /* of the link, see attach_replace() */
 	__u32 offset;	 /* file offset of the probe point */
 };
 
-/* Images with an allocator that one session can probe. */
-#define PROBE_MAX_IMAGES 64
+/* Images with an allocator whose nested calls differ; others share a number. */
+#define PROBE_MAX_NESTED_SETS 256
+
+_Static_assert(PROBE_MAX_NESTED_SETS <= 1 << 8, "the cookie has 8 bits for the number");
 
 /* kind:4 flags:4 size_reg:4 aux_reg:4 ptr_reg:4 generation:4 image:8 offset:32, lowest bits first.
  */

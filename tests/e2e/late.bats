@@ -93,6 +93,24 @@ finish() {
 	grep -qE '^late: 2 files with an allocator loaded while the program ran; .* \([0-9]+ ms at most\)' comments
 }
 
+@test "many copies of a library" {
+	for ((i = 1; i <= 70; i++)); do
+		library "$i.so"
+	done
+	start
+	for ((i = 1; i < 70; i++)); do
+		tell late "open 1 $PWD/$i.so"
+	done
+	ask "open 0 $PWD/70.so"
+	found "$PWD/70.so"
+	ask "use 0 10"
+	tell late end
+	# It takes longer to remove so many probes.
+	wait_for_line heaptap.err '^1 snapshot written'
+	matches_truth late.out "$(last_snapshot p)"
+	pprof -comments "$(last_snapshot p)" | grep -qx 'losses: none'
+}
+
 @test "a library that is unloaded and loaded again is counted again" {
 	library a.so
 	start
@@ -241,6 +259,33 @@ all_found() {
 	tell bare
 	wait_exit "$bare"
 	wait_exit "$PID"
+}
+
+@test "a library that cannot be opened is a loss" {
+	library a.so
+	# With such a lease on it, others must wait.
+	cat >lease.py <<-END
+		import fcntl, mmap, os, signal, sys
+		signal.signal(signal.SIGIO, signal.SIG_IGN)
+		sys.stdin.readline()
+		file = os.open("a.so", os.O_RDWR)
+		fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+		memory = mmap.mmap(file, 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
+		print("mapped", flush=True)
+		sys.stdin.readline()
+	END
+	spawn python python3 lease.py
+	python=$PID
+	poll "$PATIENCE" grep -q python "/proc/$python/comm"
+	attach heaptap "$python" -o p
+	tell python go
+	wait_for_line python.out mapped
+	wait_for_line heaptap.err "^heaptap: warning: '$PWD/a.so' cannot be opened "
+	tell python end
+	wait_exit "$python"
+	wait_exit "$PID"
+	grep -q '^heaptap: warning: 1 times .* allocator_missed: ' heaptap.err
+	pprof -comments "$(last_snapshot p)" | grep -q '^loss: allocator_missed 1 '
 }
 
 @test "files that are no libraries" {
