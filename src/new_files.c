@@ -27,6 +27,7 @@ struct known_file {
 struct known_files {
 	struct kernel *kernel;
 	struct known_file *by_name;
+	bool full; /* this was said */
 	bool by_id[UNWIND_MAX_IMAGES];
 };
 
@@ -225,9 +226,13 @@ static bool keep(struct known_files *known, struct new_file *file)
 		file->known->id = file->id;
 	remember(known, take_ptr(file->known));
 	if (!file->id || file->id >= UNWIND_MAX_IMAGES) {
-		log_warning("'%s' cannot be told from other files (the image table is full): an "
-			    "allocator in it is not seen",
-			    image_path(file->image));
+		/* A machine that has so many has more. */
+		if (!known->full)
+			log_warning("'%s' cannot be told from other files (the image table is "
+				    "full): an allocator in it, or in another new file from now "
+				    "on, is not seen",
+				    image_path(file->image));
+		known->full = true;
 		kernel_note_loss(known->kernel, LOSS_ALLOCATOR_MISSED, 1);
 		return false;
 	}

@@ -60,7 +60,10 @@ int new_files_open_paths(struct new_files *files, char *const *paths, size_t cou
 int new_files_open_mappings(struct new_files *files, struct known_files *known, pid_t pid,
 			    const struct maps *maps);
 
-/* Gives the files their image ids, drops those that are known by them, and knows the others. */
+/*
+ * Gives the files their image ids, drops those that are known by them, and knows the others. Files
+ * that are given none are left out, with a warning for the first.
+ */
 int new_files_identify(struct new_files *files, struct known_files *known);
 
 #endif
