@@ -177,7 +177,8 @@ static int open_mapping(struct new_files *files, struct known_files *known, pid_
 	if (is_known(known, files, file->name))
 		return 0;
 	fd = maps_open_file(pid, mapping);
-	if (fd == -ENOENT && files->late) {
+	/* If it is mapped again, or by another process, that is told. */
+	if (fd == -ENOENT) {
 		files->missed = true;
 		return 0;
 	}

@@ -31,9 +31,9 @@ struct new_file {
 struct new_files {
 	struct new_file *entries;
 	size_t count;
-	bool late;	   /* the process runs, and may have unmapped a file by now: no error */
+	bool late;	   /* the process runs with them, and others are counted already */
 	uint64_t since_ns; /* late: when the first was mapped (CLOCK_MONOTONIC), or 0 */
-	bool missed;	   /* it has */
+	bool missed;	   /* the process has unmapped one by now, or is gone */
 };
 
 void new_files_fini(struct new_files *files);

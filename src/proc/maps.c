@@ -190,7 +190,7 @@ static bool has_name_of(int fd, const struct mapping *mapping)
 int maps_open_file(pid_t pid, const struct mapping *mapping)
 {
 	char *path _cleanup_free_ = NULL;
-	int fd;
+	int fd, err;
 
 	if (!mapping->inode)
 		return -ENOENT;
@@ -208,14 +208,15 @@ int maps_open_file(pid_t pid, const struct mapping *mapping)
 		close(fd);
 		return -ENOENT;
 	}
+	err = -errno;
 	/* What stands at the path of a deleted file now is another file. */
 	if (mapping->path[0] != '/' || mapping->deleted)
-		return -errno;
+		return err;
 	free(path);
 	if (asprintf(&path, "/proc/%d/root%s", pid, mapping->path) < 0) {
 		path = NULL;
 		return -ENOMEM;
 	}
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	return fd >= 0 ? fd : -errno;
+	return fd >= 0 ? fd : err;
 }

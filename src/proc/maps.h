@@ -38,8 +38,8 @@ const struct mapping *maps_find(const struct maps *maps, uint64_t address);
 
 /*
  * Opens the file a mapping maps: through /proc/PID/map_files, else through the process's root.
- * Returns a descriptor (O_RDONLY | O_CLOEXEC) or a negative errno, -ENOENT if by now another file
- * is mapped there.
+ * Returns a descriptor (O_RDONLY | O_CLOEXEC) or a negative errno, -ENOENT if by now the mapping or
+ * the process is gone, or another file is mapped there.
  */
 int maps_open_file(pid_t pid, const struct mapping *mapping);
 
