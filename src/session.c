@@ -337,7 +337,10 @@ static int run_loop(struct session *session)
 	while (!err && !session->done) {
 		count = epoll_wait(session->loop.epoll_fd, events, ARRAY_SIZE(events),
 				   wait_ms(session));
-		if (count < 0 && errno != EINTR)
+		/* A stop and SIGCONT; signals of ours have a descriptor. */
+		if (count < 0 && errno == EINTR)
+			continue;
+		if (count < 0)
 			return log_error(errno, "cannot wait for events");
 		err = handle_arrivals(session, events, count);
 		if (err)
