@@ -66,8 +66,8 @@ static void describe_sampled(struct profile *profile, const struct snapshot_inpu
 	add_comment(profile,
 		    "in use: not known, as frees of what the allocator samples cannot be seen; "
 		    "alloc_space %.0f, standard error %.0f (%.2f %%)",
-		    coverage->alloc_bytes, coverage->inuse_error,
-		    coverage->alloc_bytes > 0 ? 100 * coverage->inuse_error / coverage->alloc_bytes
+		    coverage->alloc_bytes, coverage->alloc_error,
+		    coverage->alloc_bytes > 0 ? 100 * coverage->alloc_error / coverage->alloc_bytes
 					      : 0);
 }
 
