@@ -19,52 +19,11 @@
 
 #define BATCH 4096
 
-/* A whole map, as it is read. */
-struct dump {
-	void *keys;
-	void *values;
-	size_t count;
-	size_t capacity;
-	size_t key_size;
-	size_t value_size;
-};
-
-static void cleanup_dump(struct dump *dump)
-{
-	free(dump->keys);
-	free(dump->values);
-}
-
-static int reserve(struct dump *dump)
-{
-	size_t capacity = dump->capacity * 2 + BATCH;
-	void *keys, *values;
-
-	if (dump->capacity - dump->count >= BATCH)
-		return 0;
-	keys = reallocarray(dump->keys, capacity, dump->key_size);
-	if (keys)
-		dump->keys = keys;
-	values = reallocarray(dump->values, capacity, dump->value_size);
-	if (values)
-		dump->values = values;
-	if (!keys || !values)
-		return -ENOMEM;
-	dump->capacity = capacity;
-	return 0;
-}
-
 /* Reads on from *batch, NULL at first. Returns 1 if there is more, 0, or a negative errno. */
-static int read_batch(int map, struct dump *dump, void *from, __u32 *batch, __u32 *ret_count)
+static int read_batch(int map, void *from, __u32 *batch, void *keys, void *values, __u32 *ret_count)
 {
-	int err = reserve(dump);
-
-	if (err)
-		return err;
 	*ret_count = BATCH;
-	if (!bpf_map_lookup_batch(
-		    map, from, batch, (char *)dump->keys + dump->count * dump->key_size,
-		    (char *)dump->values + dump->count * dump->value_size, ret_count, NULL))
+	if (!bpf_map_lookup_batch(map, from, batch, keys, values, ret_count, NULL))
 		return 1;
 	return errno == ENOENT ? 0 : -errno;
 }
@@ -72,17 +31,19 @@ static int read_batch(int map, struct dump *dump, void *from, __u32 *batch, __u3
 int kernel_maps_each(int map, size_t key_size, size_t value_size,
 		     int (*seen)(void *arg, const void *key, const void *value), void *arg)
 {
-	struct dump dump CLEANUP(dump) = {.key_size = key_size, .value_size = value_size};
+	_cleanup_free_ char *keys = calloc(BATCH, key_size);
+	_cleanup_free_ char *values = calloc(BATCH, value_size);
 	__u32 batch = 0, n;
 	int more = 1, err;
 
+	if (!keys || !values)
+		return -ENOMEM;
 	for (void *from = NULL; more > 0; from = &batch) {
-		more = read_batch(map, &dump, from, &batch, &n);
+		more = read_batch(map, from, &batch, keys, values, &n);
 		if (more < 0)
 			return more;
 		for (size_t i = 0; i < n; i++) {
-			err = seen(arg, (char *)dump.keys + i * key_size,
-				   (char *)dump.values + i * value_size);
+			err = seen(arg, keys + i * key_size, values + i * value_size);
 			if (err)
 				return err;
 		}
@@ -90,80 +51,104 @@ int kernel_maps_each(int map, size_t key_size, size_t value_size,
 	return 0;
 }
 
+struct sites {
+	__u16 epoch;
+	struct site_key *keys;
+	struct site_counters *values;
+	size_t count;
+	size_t capacity;
+};
+
+static void cleanup_sites(struct sites *sites)
+{
+	free(sites->keys);
+	free(sites->values);
+}
+
+static int reserve(struct sites *sites)
+{
+	size_t capacity = sites->capacity ? 2 * sites->capacity : BATCH;
+	struct site_key *keys;
+	struct site_counters *values;
+
+	if (sites->count < sites->capacity)
+		return 0;
+	keys = reallocarray(sites->keys, capacity, sizeof(*keys));
+	if (keys)
+		sites->keys = keys;
+	values = reallocarray(sites->values, capacity, sizeof(*values));
+	if (values)
+		sites->values = values;
+	if (!keys || !values)
+		return -ENOMEM;
+	sites->capacity = capacity;
+	return 0;
+}
+
+/* Those of other epochs are passed over. */
+static int keep_site(void *arg, const void *key, const void *value)
+{
+	const struct site_key *site = key;
+	struct sites *sites = arg;
+	int err;
+
+	if (site->epoch != sites->epoch)
+		return 0;
+	err = reserve(sites);
+	if (err)
+		return err;
+	sites->keys[sites->count] = *site;
+	memcpy(&sites->values[sites->count++], value, sizeof(*sites->values));
+	return 0;
+}
+
 int kernel_maps_sites(int map, __u32 epoch, struct site_key **ret_keys,
 		      struct site_counters **ret_values, size_t *ret_count)
 {
-	struct dump dump CLEANUP(dump) = {
-		.key_size = sizeof(struct site_key),
-		.value_size = sizeof(struct site_counters),
-	};
-	__u32 batch = 0, n;
-	int more = 1;
+	struct sites sites CLEANUP(sites) = {.epoch = (__u16)epoch};
+	int err = kernel_maps_each(map, sizeof(struct site_key), sizeof(struct site_counters),
+				   keep_site, &sites);
 
-	for (void *from = NULL; more > 0; from = &batch) {
-		struct site_key *keys;
-		struct site_counters *values;
-
-		more = read_batch(map, &dump, from, &batch, &n);
-		if (more < 0)
-			return more;
-		keys = dump.keys;
-		values = dump.values;
-		/* Keep those of the epoch. */
-		for (size_t i = dump.count, end = dump.count + n; i < end; i++) {
-			if (keys[i].epoch != (__u16)epoch)
-				continue;
-			keys[dump.count] = keys[i];
-			values[dump.count++] = values[i];
-		}
-	}
-	*ret_keys = take_ptr(dump.keys);
-	*ret_values = take_ptr(dump.values);
-	*ret_count = dump.count;
+	if (err)
+		return err;
+	*ret_keys = take_ptr(sites.keys);
+	*ret_values = take_ptr(sites.values);
+	*ret_count = sites.count;
 	return 0;
+}
+
+struct process_reader {
+	int (*seen)(void *arg, __u32 serial, const struct process_info *info);
+	void *arg;
+};
+
+static int see_process(void *arg, const void *key, const void *value)
+{
+	const struct process_reader *reader = arg;
+
+	return reader->seen(reader->arg, *(const __u32 *)key, value);
 }
 
 int kernel_maps_processes(int map,
 			  int (*seen)(void *arg, __u32 serial, const struct process_info *info),
 			  void *arg)
 {
-	struct dump dump CLEANUP(dump) = {
-		.key_size = sizeof(__u32),
-		.value_size = sizeof(struct process_info),
-	};
-	__u32 batch = 0, n;
-	int more = 1, err = 0;
+	struct process_reader reader = {seen, arg};
 
-	for (void *from = NULL; more > 0; from = &batch) {
-		more = read_batch(map, &dump, from, &batch, &n);
-		if (more < 0)
-			return more;
-		dump.count += n;
-	}
-	for (size_t i = 0; i < dump.count && !err; i++)
-		err = seen(arg, ((__u32 *)dump.keys)[i], &((struct process_info *)dump.values)[i]);
-	return err;
+	return kernel_maps_each(map, sizeof(__u32), sizeof(struct process_info), see_process,
+				&reader);
+}
+
+static int add_thread(void *arg, const void *key, const void *value)
+{
+	threads_add(arg, *(const __u32 *)value, key);
+	return 0;
 }
 
 int kernel_maps_threads(int map, struct threads *threads)
 {
-	struct dump dump CLEANUP(dump) = {
-		.key_size = sizeof(struct thread_name),
-		.value_size = sizeof(__u32),
-	};
-	__u32 batch = 0, n;
-	int more = 1;
-
-	for (void *from = NULL; more > 0; from = &batch) {
-		dump.count = 0;
-		more = read_batch(map, &dump, from, &batch, &n);
-		if (more < 0)
-			return more;
-		for (size_t i = 0; i < n; i++)
-			threads_add(threads, ((__u32 *)dump.values)[i],
-				    &((struct thread_name *)dump.keys)[i]);
-	}
-	return 0;
+	return kernel_maps_each(map, sizeof(struct thread_name), sizeof(__u32), add_thread,
+				threads);
 }
 
 /* As live_filter_slot() and live_forget() in bpf/live.bpf.h. */
@@ -174,34 +159,36 @@ void kernel_maps_forget(__u32 *filter, __u64 address)
 	__atomic_fetch_sub(&filter[hash >> (64 - LIVE_FILTER_BITS)], 1, __ATOMIC_SEQ_CST);
 }
 
+struct purge {
+	int map;
+	__u32 *filter;
+	bool (*gone)(void *arg, __u32 serial);
+	void *arg;
+	__u64 bytes;
+};
+
+static int purge_record(void *arg, const void *key, const void *value)
+{
+	const struct live_key *live = key;
+	const struct live_record *record = value;
+	struct purge *purge = arg;
+
+	if (!purge->gone(purge->arg, live->serial) || bpf_map_delete_elem(purge->map, live))
+		return 0;
+	kernel_maps_forget(purge->filter, live->address);
+	purge->bytes += record->weight.bytes;
+	return 0;
+}
+
 int kernel_maps_purge(int map, __u32 *filter, bool (*gone)(void *arg, __u32 serial), void *arg,
 		      __u64 *ret_bytes)
 {
-	struct dump dump CLEANUP(dump) = {
-		.key_size = sizeof(struct live_key),
-		.value_size = sizeof(struct live_record),
-	};
-	__u32 batch = 0, n;
-	int more = 1;
+	struct purge purge = {map, filter, gone, arg, 0};
+	int err = kernel_maps_each(map, sizeof(struct live_key), sizeof(struct live_record),
+				   purge_record, &purge);
 
-	for (void *from = NULL; more > 0; from = &batch) {
-		const struct live_key *keys;
-		const struct live_record *records;
-
-		dump.count = 0;
-		more = read_batch(map, &dump, from, &batch, &n);
-		if (more < 0)
-			return more;
-		keys = dump.keys;
-		records = dump.values;
-		for (size_t i = 0; i < n; i++) {
-			if (!gone(arg, keys[i].serial) || bpf_map_delete_elem(map, &keys[i]))
-				continue;
-			kernel_maps_forget(filter, keys[i].address);
-			*ret_bytes += records[i].weight.bytes;
-		}
-	}
-	return 0;
+	*ret_bytes = purge.bytes;
+	return err;
 }
 
 int kernel_maps_sum(int map, __u32 key, int cpu_count, __u64 *sums, size_t count)

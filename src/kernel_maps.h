@@ -21,19 +21,20 @@ int kernel_maps_sites(int map, __u32 epoch, struct site_key **ret_keys,
 int kernel_maps_each(int map, size_t key_size, size_t value_size,
 		     int (*seen)(void *arg, const void *key, const void *value), void *arg);
 
-/* Calls seen() for all that are there, as they were when the call began. */
+/* The same for the processes. */
 int kernel_maps_processes(int map,
 			  int (*seen)(void *arg, __u32 serial, const struct process_info *info),
 			  void *arg);
 
 /* Adds all names of threads that are there. Errors: -ENOMEM, those of the map. */
 int kernel_maps_threads(int map, struct threads *threads);
+
 /* One record less in the live filter. */
 void kernel_maps_forget(__u32 *filter, __u64 address);
 
 /*
  * Deletes the live records of serials for which gone() says so, and takes them out of the filter.
- * *ret_bytes: their weights.
+ * *ret_bytes: their weights, also of those that were deleted before an error.
  */
 int kernel_maps_purge(int map, __u32 *filter, bool (*gone)(void *arg, __u32 serial), void *arg,
 		      __u64 *ret_bytes);
