@@ -2,9 +2,12 @@
 #include "processes.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #include "copies.h"
+#include "proc/process.h"
+#include "profile/intern.h"
 #include "util/clock.h"
 #include "util/printable.h"
 
@@ -49,9 +52,10 @@ struct processes {
 	size_t capacity;
 	uint32_t next_sum;
 	struct cgroup_names *cgroups;
-	const char *container; /* of all, or NULL */
-	bool left;	       /* since the last update */
-	uint64_t left_records; /* in the live table, of those who left since it was searched */
+	struct intern *programs; /* paths */
+	const char *container;	 /* of all, or NULL */
+	bool left;		 /* since the last update */
+	uint64_t left_records;	 /* in the live table, of those who left since it was searched */
 	uint64_t purged_ns;
 	uint64_t pause_ns;
 	size_t unsettled; /* who left */
@@ -60,15 +64,19 @@ struct processes {
 int processes_new(struct kernel *kernel, struct cgroup_names *cgroups, const char *container,
 		  struct processes **ret)
 {
-	struct processes *processes = calloc(1, sizeof(*processes));
+	struct processes *processes CLEANUP(processes) = calloc(1, sizeof(*processes));
+	int err;
 
 	if (!processes)
 		return -ENOMEM;
+	err = intern_new(&processes->programs);
+	if (err)
+		return err;
 	processes->kernel = kernel;
 	processes->next_sum = FIRST_SUM;
 	processes->cgroups = cgroups;
 	processes->container = container;
-	*ret = processes;
+	*ret = take_ptr(processes);
 	return 0;
 }
 
@@ -77,6 +85,7 @@ void processes_free(struct processes *processes)
 	if (!processes)
 		return;
 	copies_free(processes->copies);
+	intern_free(processes->programs);
 	free(processes->list);
 	free(processes->states);
 	free(processes);
@@ -160,6 +169,18 @@ static void find_cgroup(const struct processes *processes, struct snapshot_proce
 	process->container = processes->container ? processes->container : name.container;
 }
 
+/* NULL if it is gone, or without memory for it. */
+static const char *find_program(const struct processes *processes, pid_t pid)
+{
+	char path[PATH_MAX];
+	uint32_t number;
+
+	if (!process_exe(pid, path, sizeof(path)) ||
+	    intern_add(processes->programs, path, strlen(path), &number) < 0)
+		return NULL;
+	return intern_bytes(processes->programs, number, NULL);
+}
+
 static int see(void *arg, __u32 serial, const struct process_info *info)
 {
 	struct processes *processes = arg;
@@ -176,6 +197,9 @@ static int see(void *arg, __u32 serial, const struct process_info *info)
 		int err;
 
 		find_cgroup(processes, &added, info->cgroup_id);
+		/* By now that of one that has executed another is gone. */
+		if (!info->gone)
+			added.program = find_program(processes, info->tgid);
 		err = insert(processes, &added);
 		if (err)
 			return err;

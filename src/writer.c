@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "util/clock.h"
@@ -59,12 +60,15 @@ static int refresh(struct writer *writer, const struct job *job)
 	return err;
 }
 
-/* Of one process, or of all (0). */
+/* Of one process, whose part of the heap the input has, or of all (0). */
 static bool write_profile(struct writer *writer, struct job *job, pid_t pid)
 {
 	struct profile *profile CLEANUP(profile) = NULL;
 	int err;
 
+	/* A process that has not allocated has no files. */
+	if (pid && !heap_sites(job->input.heap))
+		return true;
 	job->input.only_pid = pid;
 	pthread_mutex_lock(&writer->naming);
 	err = snapshot_build(&job->input, &profile);
@@ -73,39 +77,110 @@ static bool write_profile(struct writer *writer, struct job *job, pid_t pid)
 		log_error(err, "cannot make the snapshot '%s'", job->reason);
 		return false;
 	}
-	/* A process that has not allocated has no files. */
 	if (pid && !profile->sample_count)
 		return true;
 	return !snapshots_write(writer->context.snapshots, pid, profile, job->reason);
 }
 
-static bool is_first_of_pid(const struct job *job, size_t index)
+/* A process that has files of its own, whatever programs it has executed. */
+struct series {
+	pid_t pid;
+	bool left;
+	bool done;
+	const char *program; /* the last one, or NULL */
+};
+
+struct division {
+	const struct snapshot_input *input;
+	struct series *series; /* by pid */
+	size_t count;
+};
+
+static void cleanup_division(struct division *division)
 {
-	for (size_t i = 0; i < index; i++)
-		if (job->processes[i].pid == job->processes[index].pid)
-			return false;
-	return job->processes[index].pid;
+	free(division->series);
 }
 
-/* Whether the process of this entry, its first, is to have a file now. */
-static bool wants_file(const struct job *job, size_t index)
+static int by_pid(const void *a, const void *b)
 {
-	bool left = false;
+	const struct series *x = a, *y = b;
 
-	for (size_t i = index; i < job->input.process_count; i++) {
-		const struct snapshot_process *process = &job->processes[i];
+	return (x->pid > y->pid) - (x->pid < y->pid);
+}
 
-		if (process->pid == job->processes[index].pid && process->done)
-			return false;
-		left |= process->pid == job->processes[index].pid && process->left;
+static struct series *find_series(const struct division *division, pid_t pid)
+{
+	const struct series wanted = {.pid = pid};
+
+	return bsearch(&wanted, division->series, division->count, sizeof(wanted), by_pid);
+}
+
+static int list_series(struct division *division)
+{
+	const struct snapshot_input *input = division->input;
+	size_t unique = 0;
+
+	division->series = calloc(input->process_count + 1, sizeof(*division->series));
+	if (!division->series)
+		return -ENOMEM;
+	for (size_t i = 0; i < input->process_count; i++)
+		if (input->processes[i].pid)
+			division->series[division->count++].pid = input->processes[i].pid;
+	qsort(division->series, division->count, sizeof(*division->series), by_pid);
+	for (size_t i = 0; i < division->count; i++)
+		if (!i || division->series[i].pid != division->series[i - 1].pid)
+			division->series[unique++].pid = division->series[i].pid;
+	division->count = unique;
+	for (size_t i = 0; i < input->process_count; i++) {
+		const struct snapshot_process *process = &input->processes[i];
+		struct series *series = find_series(division, process->pid);
+
+		if (!series)
+			continue;
+		series->left |= process->left;
+		series->done |= process->done;
+		series->program = process->program;
 	}
-	return left || !job->input.only_left;
+	return 0;
+}
+
+static size_t series_of(void *arg, uint32_t serial)
+{
+	const struct division *division = arg;
+	const struct snapshot_process *process = snapshot_find_process(division->input, serial);
+	const struct series *series = process ? find_series(division, process->pid) : NULL;
+
+	return series ? (size_t)(series - division->series) : division->count;
+}
+
+/* A file for each process that is to have one now. */
+static bool write_each(struct writer *writer, struct job *job)
+{
+	struct division division CLEANUP(division) = {.input = &job->input};
+	bool written = true;
+	int err = list_series(&division);
+
+	if (!err)
+		err = heap_divide(job->heap, division.count, series_of, &division);
+	if (err) {
+		log_error(err, "make the snapshot '%s'", job->reason);
+		return false;
+	}
+	for (size_t i = 0; i < division.count; i++) {
+		const struct series *series = &division.series[i];
+
+		if (series->done || (job->input.only_left && !series->left))
+			continue;
+		job->input.heap = heap_part(job->heap, i);
+		job->input.program = series->program;
+		written &= write_profile(writer, job, series->pid);
+	}
+	return written;
 }
 
 /* Whether the snapshot was written. Prints its errors. */
 static bool write_job(struct writer *writer, struct job *job)
 {
-	bool written = true;
 	int err;
 
 	pthread_mutex_lock(&writer->naming);
@@ -115,12 +190,7 @@ static bool write_job(struct writer *writer, struct job *job)
 		log_error(err, "cannot make the snapshot '%s'", job->reason);
 		return false;
 	}
-	if (!writer->context.split)
-		return write_profile(writer, job, 0);
-	for (size_t i = 0; i < job->input.process_count; i++)
-		if (is_first_of_pid(job, i) && wants_file(job, i))
-			written &= write_profile(writer, job, job->processes[i].pid);
-	return written;
+	return writer->context.split ? write_each(writer, job) : write_profile(writer, job, 0);
 }
 
 /* Whether a process may still be in the next snapshot. */
@@ -138,6 +208,7 @@ static void *run(void *arg)
 {
 	struct writer *writer = arg;
 	uint64_t cpu_ns;
+	size_t sites;
 	bool written;
 
 	limits_background();
@@ -154,10 +225,11 @@ static void *run(void *arg)
 			writer->last = &writer->first;
 		pthread_mutex_unlock(&writer->queue);
 		cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+		sites = heap_site_count(job->heap);
 		written = write_job(writer, job);
 		log_verbose("Snapshot: %zu sites, written after %" PRIu64 " ms, %" PRIu64
 			    " ms of CPU",
-			    heap_site_count(job->heap),
+			    sites,
 			    (clock_ns(CLOCK_REALTIME) - job->input.time_ns) / 1000000,
 			    (clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns) / 1000000);
 		pthread_mutex_lock(&writer->naming);

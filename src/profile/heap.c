@@ -15,6 +15,7 @@ struct heap {
 	struct heap_stack *stacks;
 	struct heap_site *sites;
 	struct heap_site *copies; /* of a copy: all sites in one block */
+	struct heap *parts;	  /* of a copy that is divided */
 };
 
 int heap_new(int (*read_chunk)(void *arg, uint64_t id, struct stack_chunk *ret), void *arg,
@@ -48,6 +49,7 @@ void heap_free(struct heap *heap)
 		return;
 	if (heap->copies) {
 		free(heap->copies);
+		free(heap->parts);
 		free(heap);
 		return;
 	}
@@ -282,4 +284,38 @@ int heap_copy(const struct heap *heap, struct heap **ret)
 	copy->sites = count ? copy->copies : NULL;
 	*ret = take_ptr(copy);
 	return 0;
+}
+
+int heap_divide(struct heap *copy, size_t count, size_t (*part)(void *arg, uint32_t serial),
+		void *arg)
+{
+	_cleanup_free_ struct heap_site **last = calloc(count + 1, sizeof(struct heap_site *));
+	struct heap *parts = calloc(count + 1, sizeof(*parts));
+	struct heap_site *site, *next;
+
+	if (!last || !parts) {
+		free(parts);
+		return -ENOMEM;
+	}
+	for (site = copy->sites; site; site = next) {
+		size_t index = part(arg, site->key.serial);
+
+		next = site->hh.next;
+		site->hh.next = NULL;
+		if (index >= count)
+			continue;
+		if (last[index])
+			last[index]->hh.next = site;
+		else
+			parts[index].sites = site;
+		last[index] = site;
+	}
+	copy->sites = NULL;
+	copy->parts = parts;
+	return 0;
+}
+
+const struct heap *heap_part(const struct heap *copy, size_t index)
+{
+	return &copy->parts[index];
 }

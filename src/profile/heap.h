@@ -98,4 +98,13 @@ size_t heap_site_count(const struct heap *heap);
  */
 int heap_copy(const struct heap *heap, struct heap **ret);
 
+/*
+ * Divides a copy's sites into count parts: part() gives the index of each serial's, or count for
+ * none. From then on they are in the parts and no more in the copy, which owns them: a part is a
+ * heap to be read, as long as the copy lives. Returns 0 or -ENOMEM, then nothing has changed.
+ */
+int heap_divide(struct heap *copy, size_t count, size_t (*part)(void *arg, uint32_t serial),
+		void *arg);
+const struct heap *heap_part(const struct heap *copy, size_t index);
+
 #endif

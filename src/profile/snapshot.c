@@ -209,8 +209,8 @@ static int image_location(struct builder *builder, const struct image_entry *ent
 	return named_location(builder, mapping, at->start + offset - at->offset, &names, ret);
 }
 
-static const struct snapshot_process *find_process(const struct snapshot_input *input,
-						   uint32_t serial)
+const struct snapshot_process *snapshot_find_process(const struct snapshot_input *input,
+						     uint32_t serial)
 {
 	size_t low = 0, high = input->process_count;
 
@@ -225,16 +225,6 @@ static const struct snapshot_process *find_process(const struct snapshot_input *
 			high = middle;
 	}
 	return NULL;
-}
-
-static bool is_wanted(const struct snapshot_input *input, uint32_t serial)
-{
-	const struct snapshot_process *process;
-
-	if (!input->only_pid)
-		return true;
-	process = find_process(input, serial);
-	return process && process->pid == input->only_pid;
 }
 
 static void add_label(struct builder *builder, struct profile_label *labels, size_t *count,
@@ -253,7 +243,7 @@ static void add_label(struct builder *builder, struct profile_label *labels, siz
 static size_t process_labels(struct builder *builder, uint32_t serial,
 			     struct profile_label labels[PROCESS_LABELS])
 {
-	const struct snapshot_process *process = find_process(builder->input, serial);
+	const struct snapshot_process *process = snapshot_find_process(builder->input, serial);
 	char number[16];
 	size_t count = 0;
 
@@ -278,7 +268,7 @@ static size_t process_labels(struct builder *builder, uint32_t serial,
 /* A location for code that no file backs. */
 static int raw_location(struct builder *builder, uint64_t address, uint32_t serial, uint32_t *ret)
 {
-	const struct snapshot_process *process = find_process(builder->input, serial);
+	const struct snapshot_process *process = snapshot_find_process(builder->input, serial);
 	struct symbolized_frame names = {};
 	uint32_t mapping;
 	int err = 0;
@@ -314,14 +304,11 @@ static int locate_frames(struct builder *builder)
 	struct known_frame *known;
 	int err = 0;
 
-	for (; site; site = site->hh.next) {
-		if (!is_wanted(builder->input, site->key.serial))
-			continue;
+	for (; site; site = site->hh.next)
 		for (size_t i = 0; i < site->stack->count; i++)
 			if (!frame_table_get(&builder->frames, site->stack->frames[i],
 					     site->key.serial))
 				return -ENOMEM;
-	}
 	frame_table_sort(&builder->frames);
 	for (known = builder->frames.frames; known && !err; known = known->hh.next)
 		err = locate_frame(builder, known);
@@ -412,8 +399,7 @@ static int add_site(struct builder *builder, const struct heap_site *site)
 	int64_t values[ACCOUNTS_MAX_VALUES], size = accounts_mean_size(site);
 	int err = 0;
 
-	if (!is_wanted(builder->input, site->key.serial) ||
-	    !accounts_values(builder->input->accounts, site, values))
+	if (!accounts_values(builder->input->accounts, site, values))
 		return 0;
 	if (stack->lost)
 		err = note_location(builder, "[stack lost]", &locations[location_count++]);
@@ -442,6 +428,25 @@ static int add_site(struct builder *builder, const struct heap_site *site)
 	return 0;
 }
 
+/*
+ * pprof takes the first mapping for the program. Of one process it is that one's: where no image of
+ * it is known it has no more than the name, and without a name it keeps the place from others.
+ */
+static int add_program(struct builder *builder)
+{
+	const struct snapshot_input *input = builder->input;
+	struct profile_mapping mapping = {};
+
+	if (!input->only_pid ? images_read_main(input->images, &builder->main_entry)
+			     : input->program && images_read_named(input->images, input->program,
+								   &builder->main_entry))
+		return add_mapping(builder, &builder->main_entry) ? 0 : -ENOMEM;
+	if (!input->only_pid)
+		return 0;
+	mapping.filename = profile_string(builder->profile, input->program);
+	return profile_add_mapping(builder->profile, &mapping) ? 0 : -ENOMEM;
+}
+
 static int build(struct builder *builder)
 {
 	const struct snapshot_input *input = builder->input;
@@ -466,11 +471,9 @@ static int build(struct builder *builder)
 		 input->symbol_prefix ? input->symbol_prefix : "");
 	profile->drop_frames = profile_string(profile, drop_frames);
 
-	/* pprof takes the first mapping for the program. */
-	if (images_read_main(input->images, &builder->main_entry) &&
-	    !add_mapping(builder, &builder->main_entry))
-		return -ENOMEM;
-	err = locate_frames(builder);
+	err = add_program(builder);
+	if (!err)
+		err = locate_frames(builder);
 	if (err)
 		return err;
 	for (const struct heap_site *site = heap_sites(input->heap); site; site = site->hh.next) {

@@ -21,6 +21,7 @@ struct snapshot_process {
 	char comm[17];
 	const char *container; /* or "" */
 	const char *cgroup;    /* path, or "" */
+	const char *program;   /* path of its file, or NULL: it is not known */
 };
 
 struct snapshot_input {
@@ -31,7 +32,8 @@ struct snapshot_input {
 	const struct snapshot_process *processes; /* by serial */
 	size_t process_count;
 	const struct threads *threads;	   /* or NULL; not copied */
-	pid_t only_pid;			   /* of this process alone, or 0 */
+	pid_t only_pid;			   /* whose process alone the heap is, or 0 */
+	const char *program;		   /* that process's, or NULL */
 	bool only_left;			   /* files of processes that have exited, no others */
 	const struct loss_counter *losses; /* LOSS_COUNT of them */
 	uint64_t sample_bytes;
@@ -50,6 +52,10 @@ struct snapshot_input {
 	int64_t time_ns;     /* CLOCK_REALTIME of the end of the epoch */
 	int64_t duration_ns; /* since the beginning of the session */
 };
+
+/* NULL if the serial is not among the input's. */
+const struct snapshot_process *snapshot_find_process(const struct snapshot_input *input,
+						     uint32_t serial);
 
 /* Returns 0 or -ENOMEM. */
 int snapshot_build(const struct snapshot_input *input, struct profile **ret);

@@ -325,6 +325,23 @@ bool images_read(struct images *images, uint32_t id, struct image_entry *ret)
 	return entry != NULL;
 }
 
+bool images_read_named(struct images *images, const char *path, struct image_entry *ret)
+{
+	const struct image_entry *found = NULL;
+
+	pthread_mutex_lock(&images->lock);
+	for (size_t id = images->id_count; id-- > 0 && !found;) {
+		const struct image_entry *entry = images->by_id[id];
+
+		if (entry && entry->image && !strcmp(entry->path, path))
+			found = entry;
+	}
+	if (found)
+		*ret = *found;
+	pthread_mutex_unlock(&images->lock);
+	return found != NULL;
+}
+
 bool images_read_main(struct images *images, struct image_entry *ret)
 {
 	return images->main_id && images_read(images, images->main_id, ret);

@@ -66,9 +66,11 @@ const struct image_entry *images_lookup(const struct images *images, uint32_t id
 
 /*
  * For readers in other threads: a copy of the entry, whose path and image live as long as the
- * images. Return false if the id is not known, or no main program was added.
+ * images. Return false if the id is not known, no file has that path, or no main program was added.
  */
 bool images_read(struct images *images, uint32_t id, struct image_entry *ret);
+/* The last one that was opened at a path. */
+bool images_read_named(struct images *images, const char *path, struct image_entry *ret);
 bool images_read_main(struct images *images, struct image_entry *ret);
 
 #endif

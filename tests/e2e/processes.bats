@@ -255,6 +255,47 @@ end_session() {
 	[ "$(find . -name 'p.*' | wc -l)" -eq 4 ]
 }
 
+@test "a file series for each process: the program and the comments are its own" {
+	spawn one "$WORKLOADS/idle" 100
+	one=$PID
+	spawn_waiting two child 1
+	two=$PID
+	wait_for_line one.out '^idle'
+	# Large ones are picked with certainty.
+	spawn heaptap "$HEAPTAP" record --split -o p -p "$one,$two"
+	profiler=$PID
+	wait_attached heaptap
+	tell one "a $((100 << 20))"
+	wait_for_line one.out '^done'
+	snapshot_now 1
+	poll "$PATIENCE" test -s "p.$one.0001.pb.gz"
+	end_session
+	pprof -comments "p.$one.0001.pb.gz" | grep -q "inuse_space $((100 << 20)),"
+	readable "$WORKLOADS/idle" "p.$one.0001.pb.gz"
+	tell two go
+	wait_exit "$two"
+
+	# The first of them is the program of nobody else.
+	rm -f p.* truth.*
+	spawn_waiting two fork 1
+	two=$PID
+	spawn heaptap "$HEAPTAP" record --sample-bytes 1 --split -o p -p "$one,$two"
+	profiler=$PID
+	wait_attached heaptap
+	tell one "a 5000"
+	wait_for_line one.out '^done' "$PATIENCE" 2
+	tell two go
+	wait_for_line two.out '^done'
+	snapshot_now 1
+	poll "$PATIENCE" test -s "p.$one.0001.pb.gz"
+	poll "$PATIENCE" test -s "p.$two.0001.pb.gz"
+	end_session
+	readable "$WORKLOADS/idle" "p.$one.0001.pb.gz"
+	readable "$WORKLOADS/procs" "p.$two.0001.pb.gz"
+	tell two end
+	wait_exit "$two"
+}
+
 @test "processes that have ended leave nothing in the kernel's maps" {
 	spawn_waiting one storm 100
 	one=$PID

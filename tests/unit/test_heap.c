@@ -96,6 +96,36 @@ static void test_merge(void **state)
 	heap_free(heap);
 }
 
+/* Serials 1 and 3 have one part, 2 another, 4 none. */
+static size_t part_of(void *arg, uint32_t serial)
+{
+	*(size_t *)arg += 1;
+	return serial == 4 ? 3 : serial == 2;
+}
+
+static void test_divide(void **state)
+{
+	static const uint32_t serials[] = {1, 3, 2};
+	struct heap *heap = filled(), *copy;
+	size_t asked = 0;
+
+	assert_int_equal(heap_copy(heap, &copy), 0);
+	assert_int_equal(heap_divide(copy, 3, part_of, &asked), 0);
+	assert_int_equal(asked, heap_site_count(heap));
+	assert_int_equal(heap_site_count(copy), 0);
+	assert_int_equal(heap_site_count(heap_part(copy, 0)), 4);
+	assert_int_equal(heap_site_count(heap_part(copy, 1)), 2);
+	assert_int_equal(heap_site_count(heap_part(copy, 2)), 0);
+	for (size_t i = 0; i < 3; i++) {
+		const struct heap *part = heap_part(copy, serials[i] == 2);
+
+		assert_true(site_of(part, serials[i], 10)->alloc.bytes == 100 * serials[i] + 10);
+		assert_true(site_of(part, serials[i], 11)->alloc.bytes == 100 * serials[i] + 11);
+	}
+	heap_free(copy);
+	heap_free(heap);
+}
+
 #define CALLS(n) ((__u64)(n) << WEIGHT_OBJECTS_SHIFT)
 
 static void test_outnumbered(void **state)
@@ -127,6 +157,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_end),
 		cmocka_unit_test(test_merge),
+		cmocka_unit_test(test_divide),
 		cmocka_unit_test(test_outnumbered),
 	};
 
