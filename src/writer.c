@@ -8,15 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "refresh.h"
 #include "util/clock.h"
 #include "util/limits.h"
 #include "util/log.h"
 
 /* Snapshots that may wait, each with its copy of the heap's sums. */
 #define MAX_WAITING 32
-
-/* Processes whose JIT code is named, of more than that. */
-#define MAX_REFRESHED 64
 
 struct job {
 	struct job *next;
@@ -32,7 +30,8 @@ struct writer {
 	struct writer_context context;
 	pthread_t thread;
 	pthread_mutex_t naming; /* held while the symbolizer is in use */
-	pthread_mutex_t queue;	/* guards what follows */
+	struct refresh refresh;
+	pthread_mutex_t queue; /* guards what follows */
 	pthread_cond_t changed;
 	struct job *first, **last;
 	unsigned int waiting; /* the one in work included */
@@ -50,13 +49,26 @@ static void job_free(struct job *job)
 }
 DEFINE_CLEANUP(job, struct job *, job_free)
 
+/* The one whose files are searched for the names of all, see symbolizer_refresh(). */
+static pid_t first_running(const struct job *job)
+{
+	for (size_t i = 0; i < job->input.process_count; i++)
+		if (job->processes[i].pid && !job->processes[i].left)
+			return job->processes[i].pid;
+	return 0;
+}
+
 static int refresh(struct writer *writer, const struct job *job)
 {
-	int err = 0;
+	pid_t pids[REFRESH_MAX], first = first_running(job);
+	int count = refresh_choose(&writer->refresh, &job->input, pids), err = 0;
 
-	for (size_t i = 0; i < job->input.process_count && i < MAX_REFRESHED && !err; i++)
-		if (job->processes[i].pid)
-			err = symbolizer_refresh(writer->context.symbolizer, job->processes[i].pid);
+	if (count < 0)
+		return count;
+	for (int i = 0; i < count && !err; i++)
+		err = symbolizer_refresh(writer->context.symbolizer, pids[i]);
+	if (first && !err)
+		err = symbolizer_refresh(writer->context.symbolizer, first);
 	return err;
 }
 
@@ -229,8 +241,7 @@ static void *run(void *arg)
 		written = write_job(writer, job);
 		log_verbose("Snapshot: %zu sites, written after %" PRIu64 " ms, %" PRIu64
 			    " ms of CPU",
-			    sites,
-			    (clock_ns(CLOCK_REALTIME) - job->input.time_ns) / 1000000,
+			    sites, (clock_ns(CLOCK_REALTIME) - job->input.time_ns) / 1000000,
 			    (clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns) / 1000000);
 		pthread_mutex_lock(&writer->naming);
 		symbolizer_trim(writer->context.symbolizer, has_process, job);

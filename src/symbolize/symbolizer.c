@@ -183,7 +183,8 @@ int symbolizer_refresh(struct symbolizer *symbolizer, pid_t pid)
 
 	if (!err)
 		err = raw_code_refresh(process->code);
-	if (!err)
+	/* One that has ended takes away nobody's place. */
+	if (!err && raw_code_root(process->code) >= 0)
 		symbolizer->context.root_fd = raw_code_root(process->code);
 	return err;
 }

@@ -41,9 +41,10 @@ void symbolizer_free(struct symbolizer *symbolizer);
 DEFINE_CLEANUP(symbolizer, struct symbolizer *, symbolizer_free)
 
 /*
- * Takes note of a process while it lives: its root, where debug files are searched, its vdso, and
- * the names its JIT compiler has written until now. Cheap; to be called before snapshots and when
- * the process has just begun. Returns 0, also if it has exited, or -ENOMEM.
+ * Takes note of a process while it lives: its root, where debug files are searched from then on
+ * until another's is known, its vdso, and the names its JIT compiler has written until now. Cheap;
+ * to be called before snapshots and when the process has just begun. Returns 0, also if it has
+ * exited, or -ENOMEM.
  */
 int symbolizer_refresh(struct symbolizer *symbolizer, pid_t pid);
 

@@ -256,24 +256,22 @@ end_session() {
 }
 
 @test "a file series for each process: the program and the comments are its own" {
-	spawn one "$WORKLOADS/idle" 100
-	one=$PID
-	spawn_waiting two child 1
-	two=$PID
-	wait_for_line one.out '^idle'
-	# Large ones are picked with certainty.
+	for name in one two; do
+		spawn "$name" "$WORKLOADS/idle" 100
+		printf -v "$name" %d "$PID"
+		wait_for_line "$name.out" '^idle'
+	done
 	spawn heaptap "$HEAPTAP" record --split -o p -p "$one,$two"
 	profiler=$PID
 	wait_attached heaptap
+	# So large that they are picked with certainty.
 	tell one "a $((100 << 20))"
+	tell two "a $((200 << 20))"
 	wait_for_line one.out '^done'
-	snapshot_now 1
-	poll "$PATIENCE" test -s "p.$one.0001.pb.gz"
+	wait_for_line two.out '^done'
 	end_session
 	pprof -comments "p.$one.0001.pb.gz" | grep -q "inuse_space $((100 << 20)),"
-	readable "$WORKLOADS/idle" "p.$one.0001.pb.gz"
-	tell two go
-	wait_exit "$two"
+	pprof -comments "p.$two.0001.pb.gz" | grep -q "inuse_space $((200 << 20)),"
 
 	# The first of them is the program of nobody else.
 	rm -f p.* truth.*

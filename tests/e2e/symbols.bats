@@ -249,6 +249,26 @@ copy_libraries() {
 	grep -q 'callerOfScript.*leafOfScript' folded
 }
 
+@test "names of JIT code that the last of many processes has made since the last snapshot" {
+	spawn heaptap "$HEAPTAP" record --sample-bytes 1 -o p -- "$WORKLOADS/jit" 70
+	profiler=$PID
+	wait_for_line heaptap.out '^jit'
+	count=0
+	for name in compiled_first compiled_later; do
+		tell heaptap "$name"
+		wait_for_line heaptap.out "^done $name"
+		kill -USR2 "$profiler"
+		wait_for_line heaptap.err '\(signal\)$' "$PATIENCE" $((++count))
+	done
+	kill "$(sed -n 's/^jit //p' heaptap.out)"
+	wait_exit "$profiler"
+	rm -f "/tmp/perf-$(sed -n 's/^jit //p' heaptap.out).map"
+	for name in compiled_first compiled_later; do
+		"$HEAPTAP" report --folded --sample-index alloc_space p.0002.pb.gz |
+			grep -qE "$name;jit_malloc 1000$"
+	done
+}
+
 # free_port: one that nobody listens on now.
 free_port() {
 	python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
