@@ -38,7 +38,7 @@ struct state {
 	bool last;	  /* nobody was left */
 	bool executed;	  /* it goes on under another serial */
 	bool settled;
-	bool taken;	/* by processes_take_new() */
+	bool taken;	/* by processes_take() */
 	bool forgotten; /* by the kernel side */
 	uint32_t into;	/* the serial that it is added up under, or 0 */
 };
@@ -326,15 +326,18 @@ struct process_life processes_life(const struct processes *processes, size_t ind
 		.start_ns = processes->states[index].start_ns,
 		.gone_ns = processes->states[index].gone_ns,
 		.last = processes->states[index].last,
+		.executed = processes->states[index].executed,
 	};
 }
 
-bool processes_take_new(struct processes *processes, size_t index)
+bool processes_is_new(const struct processes *processes, size_t index)
 {
-	bool is_new = !processes->states[index].taken;
+	return !processes->states[index].taken;
+}
 
+void processes_take(struct processes *processes, size_t index)
+{
 	processes->states[index].taken = true;
-	return is_new;
 }
 
 bool processes_only_one(const struct processes *processes)

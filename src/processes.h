@@ -51,11 +51,13 @@ struct process_life {
 	uint64_t start_ns; /* CLOCK_MONOTONIC: since when it is known under this serial */
 	uint64_t gone_ns;  /* 0: it is there */
 	bool last;	   /* nobody was left: what it had stays in use */
+	bool executed;	   /* it goes on under another serial */
 };
 struct process_life processes_life(const struct processes *processes, size_t index);
 
-/* Whether it was not asked for before. */
-bool processes_take_new(struct processes *processes, size_t index);
+/* Whether it was not taken yet, by the one who looks after those that come. */
+bool processes_is_new(const struct processes *processes, size_t index);
+void processes_take(struct processes *processes, size_t index);
 
 /* Whether there is one and never was another. */
 bool processes_only_one(const struct processes *processes);

@@ -44,8 +44,10 @@ struct scope_links {
 	uint64_t due_ns;
 	uint64_t each_ns;  /* since when each is reached */
 	uint64_t spent_ns; /* of that time, on reaching those that came */
+	size_t failures;   /* processes that could not be linked, but for want of room */
 	bool behind;
 	bool failed; /* to link single processes */
+	bool warned;
 };
 
 size_t scope_links_max(enum attach_mode mode)
@@ -142,74 +144,153 @@ static bool is_too_slow(const struct scope_links *links)
 	return links->spent_ns > SPENT_MIN_NS && links->spent_ns > since_ns / 4;
 }
 
-/* Returns a negative errno only if the links to all could not be made either. */
+/* 0, -ESRCH if it is gone, -E2BIG if so many are reached already, or its links' other errors. */
 static int reach_one(struct scope_links *links, pid_t pid)
 {
 	uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
-	int err =
-		links->count < links->context.max ? attach_add(links->context.attach, pid) : -E2BIG;
+	int err = -ESRCH;
 
+	if (kernel_has_process(links->context.kernel, pid))
+		err = links->count < links->context.max ? attach_add(links->context.attach, pid)
+							: -E2BIG;
 	links->spent_ns += clock_ns(CLOCK_MONOTONIC) - start_ns;
 	if (!err) {
 		links->pids[links->count++] = pid;
 		log_verbose("PID %d is reached", pid);
 	}
-	/* Links to everybody are not allowed where they may kill others. */
-	if (links->context.reach == REACH_EACH) {
-		if (err && err != -ESRCH)
-			log_warning("PID %d is not counted: %s", pid,
-				    err == -E2BIG ? "too many processes are probed one by one"
-						  : strerror(-err));
+	return err;
+}
+
+/* Where links to everybody are not allowed, as they may kill others. */
+static void warn_once(struct scope_links *links, pid_t pid, int err)
+{
+	char reason[64];
+
+	if (links->warned)
+		return;
+	links->warned = true;
+	if (err == -E2BIG)
+		snprintf(reason, sizeof(reason), "until one of %zu others has ended", links->count);
+	else
+		snprintf(reason, sizeof(reason), "(%s)", strerror(-err));
+	log_warning("PID %d is not counted %s: processes are probed one by one here, as probes on "
+		    "everybody may kill those that have a seccomp filter on this kernel; --force "
+		    "places them nevertheless, and then all are counted",
+		    pid, reason);
+}
+
+/* Goes back to links to everybody if those to each do not do. */
+static int fall_back(struct scope_links *links, pid_t pid, int err)
+{
+	if (err == -ESRCH || (!err && !is_too_slow(links)))
 		return 0;
-	}
-	if ((!err || err == -ESRCH) && is_too_slow(links)) {
+	if (err)
+		log_verbose("PID %d cannot be reached alone (%s): everybody is, from now on", pid,
+			    strerror(-err));
+	else
 		log_info("Processes start faster than they can be reached one by one: other "
 			 "processes pay for the probes again");
-		links->failed = true;
-		return reach_all(links);
-	}
-	if (!err || err == -ESRCH)
-		return 0;
-	log_verbose("PID %d cannot be reached alone (%s): everybody is, from now on", pid,
-		    strerror(-err));
 	links->failed = true;
 	return reach_all(links);
 }
 
-int scope_links_update(struct scope_links *links)
+/* Since when a process runs: under this serial, or under others before it executed. */
+static uint64_t begin_of(const struct scope_links *links, size_t index)
 {
 	size_t count;
+	const struct snapshot_process *list = processes_list(links->context.processes, &count);
+	struct process_life life = processes_life(links->context.processes, index);
+	uint64_t begin_ns = life.start_ns;
+
+	for (size_t i = index; i-- > 0;) {
+		if (list[i].pid != list[index].pid)
+			continue;
+		life = processes_life(links->context.processes, i);
+		if (!life.executed)
+			break;
+		begin_ns = life.start_ns;
+	}
+	return begin_ns;
+}
+
+static void count_late(struct scope_links *links, size_t index, bool gone)
+{
+	struct process_life life = processes_life(links->context.processes, index);
+	uint64_t end_ns = gone && life.gone_ns ? life.gone_ns : clock_ns(CLOCK_MONOTONIC);
+	uint64_t late_ns = end_ns - begin_of(links, index);
+
+	links->late.count++;
+	links->late.ended += gone;
+	if (late_ns > links->late.longest_ns)
+		links->late.longest_ns = late_ns;
+}
+
+/*
+ * Reaches a new process. Returns 1 if it stays new, for the time when others have ended, or a
+ * negative errno if links to everybody are wanted then and cannot be made.
+ */
+static int look_at(struct scope_links *links, size_t index, pid_t pid)
+{
+	bool each = links->context.reach == REACH_EACH, refused;
+	int err;
+
+	if (!pid || knows(links, pid)) {
+		processes_take(links->context.processes, index);
+		return 0;
+	}
+	err = reach_one(links, pid);
+	refused = err && err != -ESRCH;
+	/* Where it goes on under another serial, that one counts for both. */
+	if (err && processes_life(links->context.processes, index).executed) {
+		processes_take(links->context.processes, index);
+		return 0;
+	}
+	if (each && refused)
+		warn_once(links, pid, err);
+	if (each && err == -E2BIG)
+		return 1;
+	processes_take(links->context.processes, index);
+	if (each && refused)
+		links->failures++;
+	else
+		count_late(links, index, err == -ESRCH);
+	return each ? 0 : fall_back(links, pid, err);
+}
+
+/* Those that are reached stay so when they execute another program. */
+static void take_reached(struct scope_links *links)
+{
+	size_t count;
+	const struct snapshot_process *list = processes_list(links->context.processes, &count);
+
+	for (size_t i = 0; i < count; i++)
+		if (processes_is_new(links->context.processes, i) && knows(links, list[i].pid))
+			processes_take(links->context.processes, i);
+}
+
+int scope_links_update(struct scope_links *links)
+{
+	size_t count, waiting = 0;
 	const struct snapshot_process *list = processes_list(links->context.processes, &count);
 	uint64_t begin_ns = clock_ns(CLOCK_MONOTONIC);
 
 	links->behind = false;
 	if (!links->each)
 		return 0;
+	take_reached(links);
 	remove_gone(links);
 	links->spent_ns += clock_ns(CLOCK_MONOTONIC) - begin_ns;
 	for (size_t i = 0; i < count && links->each && !links->behind; i++) {
-		const struct snapshot_process *process = &list[i];
-		struct process_life life;
-		uint64_t end_ns;
-		int err;
+		int err = 0;
 
-		if (!processes_take_new(links->context.processes, i) || !process->pid)
-			continue;
-		if (knows(links, process->pid))
-			continue;
-		err = kernel_has_process(links->context.kernel, process->pid)
-			      ? reach_one(links, process->pid)
-			      : 0;
-		if (err)
+		if (processes_is_new(links->context.processes, i))
+			err = look_at(links, i, list[i].pid);
+		if (err < 0)
 			return err;
-		life = processes_life(links->context.processes, i);
-		end_ns = life.gone_ns ? life.gone_ns : clock_ns(CLOCK_MONOTONIC);
-		links->late.count++;
-		links->late.ended += links->each && !knows(links, process->pid);
-		if (end_ns - life.start_ns > links->late.longest_ns)
-			links->late.longest_ns = end_ns - life.start_ns;
+		waiting += err;
 		links->behind = clock_ns(CLOCK_MONOTONIC) - begin_ns > UPDATE_NS;
 	}
+	links->late.refused = links->failures + waiting;
 	return 0;
 }
 
@@ -271,7 +352,7 @@ static int reach_each(struct scope_links *links, double ratio)
 		    ldexp(links->counts.outside, -WEIGHT_OBJECTS_SHIFT));
 	processes_list(links->context.processes, &known);
 	for (size_t i = 0; i < known; i++)
-		processes_take_new(links->context.processes, i);
+		processes_take(links->context.processes, i);
 	if (ratio > 0)
 		snprintf(times, sizeof(times), "%.1f times as many calls as", ratio);
 	log_info("Other processes make %s the scope: from now on they are "

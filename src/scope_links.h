@@ -36,11 +36,12 @@ struct scope_links_context {
 /* How many single processes may be reached by that mode. */
 size_t scope_links_max(enum attach_mode mode);
 
-/* Processes that were reached late, or ended before that. */
+/* Processes that were reached late, or not at all. */
 struct scope_links_late {
 	size_t count;
-	size_t ended;	     /* of them, before that */
-	uint64_t longest_ns; /* from its start until it was reached */
+	size_t ended;	     /* of them, before they were reached */
+	uint64_t longest_ns; /* from its start until it was reached, or ended */
+	size_t refused;	     /* beside them: they run, and there is no room to reach them */
 };
 
 int scope_links_new(const struct scope_links_context *context, struct scope_links **ret);

@@ -77,6 +77,7 @@ static int write_snapshot(struct session *session, const struct epoch_record *re
 		.late_processes = scope_links_late(session->links).count,
 		.late_ended = scope_links_late(session->links).ended,
 		.late_processes_ns = scope_links_late(session->links).longest_ns,
+		.refused_processes = scope_links_late(session->links).refused,
 		.symbol_prefix = session->options->symbol_prefix,
 		.own_samples = session->options->record == MODE_SAMPLER,
 		.runtimes = runtimes_describe(session->runtimes),

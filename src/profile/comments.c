@@ -190,6 +190,12 @@ void snapshot_comment(struct profile *profile, const struct snapshot_input *inpu
 			    input->late_processes == 1 ? "it" : "they",
 			    input->late_processes_ns / 1e6, input->late_ended,
 			    input->late_ended == 1 ? "it" : "them");
+	if (input->refused_processes)
+		add_comment(profile,
+			    "not probed: %zu process%s that started in the scope: no more can be "
+			    "probed one by one, and nothing of %s is counted (--force probes all)",
+			    input->refused_processes, input->refused_processes == 1 ? "" : "es",
+			    input->refused_processes == 1 ? "it" : "them");
 	for (int loss = 0; loss < LOSS_COUNT; loss++) {
 		if (!input->losses[loss].count)
 			continue;

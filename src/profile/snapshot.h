@@ -44,6 +44,7 @@ struct snapshot_input {
 	size_t late_processes; /* likewise, that were started */
 	size_t late_ended;     /* of them, before they were probed */
 	uint64_t late_processes_ns;
+	size_t refused_processes;    /* beside them, that could not be probed */
 	const char *scope;	     /* in words, for the comments */
 	const char *symbol_prefix;   /* of allocation functions, or NULL; letters and digits */
 	const char *const *runtimes; /* what malloc's account lacks, likewise; not copied */

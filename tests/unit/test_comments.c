@@ -74,9 +74,31 @@ static void test_error_of_what_was_allocated(void **state)
 	assert_non_null(strstr(said, "alloc_space 16000, standard error 4000 (25.00 %)"));
 }
 
+static void test_processes_that_are_not_probed(void **state)
+{
+	struct heap *heap CLEANUP(heap) = NULL;
+	struct snapshot_input input = {.losses = losses, .scope = "", .reason = ""};
+
+	assert_int_equal(heap_new(no_chunk, NULL, &heap), 0);
+	input.heap = heap;
+	for (input.refused_processes = 0; input.refused_processes < 3; input.refused_processes++) {
+		struct profile *profile CLEANUP(profile) = NULL;
+		const char *said;
+
+		comment(&input, &profile);
+		said = comment_of(profile, "not probed: ");
+		assert_int_equal(!said, !input.refused_processes);
+		if (input.refused_processes == 1)
+			assert_non_null(strstr(said, ": 1 process that"));
+		if (input.refused_processes == 2)
+			assert_non_null(strstr(said, ": 2 processes that"));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_processes_that_are_not_probed),
 		cmocka_unit_test(test_error_of_what_was_allocated),
 	};
 

@@ -7,7 +7,6 @@
 #include <cmocka.h>
 
 #include "profile/heap.h"
-#include "scope_links.h"
 
 static int no_chunk(void *arg, uint64_t id, struct stack_chunk *ret)
 {
@@ -126,39 +125,12 @@ static void test_divide(void **state)
 	heap_free(heap);
 }
 
-#define CALLS(n) ((__u64)(n) << WEIGHT_OBJECTS_SHIFT)
-
-static void test_outnumbered(void **state)
-{
-	struct call_counts counts = {
-		.inside = CALLS(100000),
-		.outside = CALLS(100001),
-		.picked_inside = 50,
-		.picked_outside = 50,
-	};
-	const uint64_t second = 1000000000;
-
-	assert_true(scope_links_outnumbered(&counts, second));
-	/* Too few a second to matter. */
-	assert_false(scope_links_outnumbered(&counts, 11 * second));
-	/* Too few samples to tell. */
-	counts.picked_inside = counts.picked_outside = 15;
-	assert_false(scope_links_outnumbered(&counts, second));
-	counts.picked_outside = 50;
-	counts.inside = counts.outside;
-	assert_false(scope_links_outnumbered(&counts, second));
-	/* An idle scope. */
-	counts.inside = 0;
-	assert_true(scope_links_outnumbered(&counts, second));
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_end),
 		cmocka_unit_test(test_merge),
 		cmocka_unit_test(test_divide),
-		cmocka_unit_test(test_outnumbered),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
