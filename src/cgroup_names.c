@@ -17,6 +17,10 @@
 
 /* Of a host that makes a cgroup per request, the later ones are not told apart. */
 #define MAX_NAMES 16384
+#define OTHER	  "(other)"
+
+/* Cgroups that were removed before they had a name, whose processes come one after the other. */
+#define MAX_MISSES 256
 
 /* State files are read again at most that often, for containers that were started meanwhile. */
 #define RELOAD_PAUSE_NS 1000000000ull
@@ -38,6 +42,9 @@ struct cgroup_names {
 	uint64_t loaded_ns;
 	struct entry *entries; /* by id */
 	size_t count;
+	uint64_t misses[MAX_MISSES]; /* ids that were not found, the last ones */
+	size_t miss_count;
+	size_t left_out;
 };
 
 static bool has_directories(const char *directory)
@@ -54,12 +61,12 @@ static bool has_directories(const char *directory)
 }
 
 /* Whether a process is in a cgroup of a hierarchy other than its root. */
-static bool has_process(const struct cgroup_mount *mount, pid_t pid)
+static bool has_process(const char *root, const struct cgroup_mount *mount, pid_t pid)
 {
 	struct process_cgroups *cgroups CLEANUP(process_cgroups) = NULL;
 	const char *path;
 
-	if (process_cgroups_read("", pid, &cgroups))
+	if (process_cgroups_read(root, pid, &cgroups))
 		return false;
 	path = process_cgroups_path(cgroups, mount);
 	return path && strcmp(path, "/");
@@ -85,7 +92,8 @@ static const struct cgroup_mount *choose_mount(const struct cgroup_mounts *mount
 		const struct cgroup_mount *mount = &mounts->entries[i];
 
 		/* Named ones have no controller, by which the kernel side could tell them. */
-		if (scope ? is_of_scope(mount, scope) : !is_named(mount) && has_process(mount, pid))
+		if (scope ? is_of_scope(mount, scope)
+			  : !is_named(mount) && has_process(mounts->root_folder, mount, pid))
 			return mount;
 	}
 	for (size_t i = 0; i < mounts->count; i++) {
@@ -97,14 +105,15 @@ static const struct cgroup_mount *choose_mount(const struct cgroup_mounts *mount
 	return mounts->count ? &mounts->entries[0] : NULL;
 }
 
-int cgroup_names_new(const struct cgroup_scope *scope, pid_t pid, struct cgroup_names **ret)
+int cgroup_names_new(const char *root, const struct cgroup_scope *scope, pid_t pid,
+		     struct cgroup_names **ret)
 {
 	struct cgroup_names *names CLEANUP(cgroup_names) = calloc(1, sizeof(*names));
 	int err;
 
 	if (!names)
 		return -ENOMEM;
-	err = cgroup_mounts_read("", &names->mounts);
+	err = cgroup_mounts_read(root, &names->mounts);
 	if (err)
 		return err;
 	names->mount = choose_mount(names->mounts, scope, pid ? pid : getpid());
@@ -141,7 +150,7 @@ static char *path_of_process(const struct cgroup_names *names, pid_t pid)
 	struct process_cgroups *cgroups CLEANUP(process_cgroups) = NULL;
 	const char *path;
 
-	if (process_cgroups_read("", pid, &cgroups))
+	if (process_cgroups_read(names->mounts->root_folder, pid, &cgroups))
 		return NULL;
 	path = process_cgroups_path(cgroups, names->mount);
 	return path ? strdup(path) : NULL;
@@ -221,7 +230,7 @@ static void reload(struct cgroup_names *names)
 	names->loaded_ns = now;
 	container_records_fini(&names->records);
 	/* Without memory for all, those that were read serve. */
-	container_records_load("", &names->records);
+	container_records_load(names->mounts->root_folder, &names->records);
 }
 
 static char *container_of(struct cgroup_names *names, const char *path)
@@ -285,26 +294,50 @@ static struct entry *add(struct cgroup_names *names, uint64_t id, char *path)
 	return &entries[at];
 }
 
+static bool is_missed(const struct cgroup_names *names, uint64_t id)
+{
+	for (size_t i = 0; i < names->miss_count && i < MAX_MISSES; i++)
+		if (names->misses[i] == id)
+			return true;
+	return false;
+}
+
+/* Looks for a cgroup without a name. NULL if there is none, or no memory. */
+static struct entry *search(struct cgroup_names *names, uint64_t id, pid_t pid)
+{
+	char *path = path_of_process(names, pid);
+
+	if (!path || id_of_path(names, path) != id) {
+		free(path);
+		path = path_of_id(names, id);
+	}
+	if (path)
+		return add(names, id, path);
+	names->misses[names->miss_count++ % MAX_MISSES] = id;
+	return NULL;
+}
+
 struct cgroup_name cgroup_names_find(struct cgroup_names *names, uint64_t id, pid_t pid)
 {
-	const struct cgroup_name none = {"", ""};
-	char *path _cleanup_free_ = NULL;
-	struct entry *entry = NULL;
+	const struct entry *entry = NULL;
 	size_t at;
 
 	if (!names->mount || !id)
-		return none;
+		return (struct cgroup_name){"", ""};
 	at = place_of(names, id);
-	if (at < names->count && names->entries[at].id == id)
+	if (at < names->count && names->entries[at].id == id) {
 		entry = &names->entries[at];
-	if (!entry && names->count < MAX_NAMES) {
-		path = path_of_process(names, pid);
-		if (!path || id_of_path(names, path) != id) {
-			free(path);
-			path = path_of_id(names, id);
-		}
-		if (path)
-			entry = add(names, id, take_ptr(path));
+	} else if (names->count == MAX_NAMES) {
+		names->left_out++;
+		return (struct cgroup_name){OTHER, OTHER};
+	} else if (!is_missed(names, id)) {
+		entry = search(names, id, pid);
 	}
-	return entry ? (struct cgroup_name){entry->path, entry->container} : none;
+	return entry ? (struct cgroup_name){entry->path, entry->container}
+		     : (struct cgroup_name){"", ""};
+}
+
+size_t cgroup_names_left_out(const struct cgroup_names *names)
+{
+	return names->left_out;
 }

@@ -13,18 +13,19 @@
 
 struct cgroup_names;
 
-/* Strings are valid as long as the names. */
+/* Strings are valid as long as the names. Both are "(other)" of a cgroup that is one too many. */
 struct cgroup_name {
 	const char *path;      /* in its hierarchy, "" if it is not known */
 	const char *container; /* its name, else the beginning of its id, or "" */
 };
 
 /*
- * In the hierarchy of scope; where scope is NULL, in the first (v2, then memory, pids and others of
- * v1) in which a process is not in the root: pid, or we ourselves if it is 0. Returns 0 or a
- * negative errno.
+ * root: the folder that /proc is in, "" for this machine's. In the hierarchy of scope; where scope
+ * is NULL, in the first (v2, then memory, pids and others of v1) in which a process is not in the
+ * root: pid, or we ourselves if it is 0. Returns 0 or a negative errno.
  */
-int cgroup_names_new(const struct cgroup_scope *scope, pid_t pid, struct cgroup_names **ret);
+int cgroup_names_new(const char *root, const struct cgroup_scope *scope, pid_t pid,
+		     struct cgroup_names **ret);
 void cgroup_names_free(struct cgroup_names *names);
 DEFINE_CLEANUP(cgroup_names, struct cgroup_names *, cgroup_names_free)
 
@@ -41,5 +42,8 @@ uint64_t cgroup_names_number(const struct cgroup_names *names, pid_t pid);
  * The cgroup of a number, which pid was seen in. Never fails: what cannot be found has no path.
  */
 struct cgroup_name cgroup_names_find(struct cgroup_names *names, uint64_t id, pid_t pid);
+
+/* How often that was "(other)". */
+size_t cgroup_names_left_out(const struct cgroup_names *names);
 
 #endif

@@ -16,6 +16,7 @@
 
 #include "allocators.h"
 #include "arrivals.h"
+#include "cgroup_names.h"
 #include "kernel.h"
 #include "mappings.h"
 #include "processes.h"
@@ -62,6 +63,15 @@ static const struct reason_sum *describe_sum(const struct session *session,
 	return ret;
 }
 
+/* Those of the kernel side, and of the loader. */
+static int read_losses(const struct session *session, struct loss_counter losses[LOSS_COUNT])
+{
+	int err = kernel_read_losses(session->kernel, losses);
+
+	losses[LOSS_CGROUP_FULL].count = cgroup_names_left_out(target_cgroups(session->target));
+	return err;
+}
+
 /* Has the heap as it is now, after the epoch of `record`, written to the next file. */
 static int write_snapshot(struct session *session, const struct epoch_record *record)
 {
@@ -101,7 +111,7 @@ static int write_snapshot(struct session *session, const struct epoch_record *re
 	if (session->options->interval_s)
 		timer_set(session->loop.interval_fd, session->options->interval_s,
 			  session->options->interval_s);
-	err = kernel_read_losses(session->kernel, losses);
+	err = read_losses(session, losses);
 	if (!err)
 		err = writer_add(session->writer, &input);
 	return err ? log_error(err, "cannot make the snapshot '%s'", reason) : 0;
@@ -363,8 +373,12 @@ static int run_loop(struct session *session)
 
 static void report_end(struct session *session)
 {
-	summary_losses(session->kernel, session->heap, session_accounts(session->options),
-		       session->options->sample_bytes, session->options->record == MODE_SAMPLER);
+	struct loss_counter losses[LOSS_COUNT] = {};
+
+	if (!read_losses(session, losses))
+		summary_losses(losses, session->heap, session_accounts(session->options),
+			       session->options->sample_bytes,
+			       session->options->record == MODE_SAMPLER);
 	summary_symbols(session->symbolizer);
 	summary_processes(session->kernel);
 	snapshots_report(session->snapshots);

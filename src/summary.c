@@ -39,18 +39,15 @@ static void report_group(const struct heap *heap, enum account_group_id id, uint
 			 ldexp(coverage.inuse_bytes, -20), ldexp(coverage.inuse_error, -20));
 }
 
-void summary_losses(struct kernel *kernel, const struct heap *heap, uint32_t accounts,
-		    uint64_t sample_bytes, bool own_samples)
+void summary_losses(const struct loss_counter losses[LOSS_COUNT], const struct heap *heap,
+		    uint32_t accounts, uint64_t sample_bytes, bool own_samples)
 {
 	static const char *const names[] = {
 #define X(id, name, text) name ": " text,
 		LOSSES(X)
 #undef X
 	};
-	struct loss_counter losses[LOSS_COUNT] = {};
 
-	if (kernel_read_losses(kernel, losses))
-		return;
 	for (int loss = 0; loss < LOSS_COUNT; loss++) {
 		if (losses[loss].count)
 			log_warning("%llu times (%llu bytes) %s", losses[loss].count,

@@ -9,8 +9,8 @@
 #include "unwind/tables.h"
 
 /* What was lost, how complete the stacks are, and the sampling error. */
-void summary_losses(struct kernel *kernel, const struct heap *heap, uint32_t accounts,
-		    uint64_t sample_bytes, bool own_samples);
+void summary_losses(const struct loss_counter losses[LOSS_COUNT], const struct heap *heap,
+		    uint32_t accounts, uint64_t sample_bytes, bool own_samples);
 void summary_symbols(struct symbolizer *symbolizer);
 void summary_tables(struct tables *tables);
 

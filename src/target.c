@@ -170,7 +170,7 @@ int target_open(const struct target_options *options, struct target **ret)
 	if (err)
 		return err;
 	target->first_count = target->members.count;
-	err = cgroup_names_new(target->cgroup, target->all ? 0 : target_pid(target),
+	err = cgroup_names_new("", target->cgroup, target->all ? 0 : target_pid(target),
 			       &target->cgroups);
 	if (err)
 		return log_error(err, "cannot read the mounts of cgroups (/proc/self/mountinfo)");

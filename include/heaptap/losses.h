@@ -34,6 +34,9 @@
 	X(THREAD_FULL, "thread_full",                                                              \
 	  "allocations labelled with the thread \"(other)\": there are more than 4096 names of "   \
 	  "threads")                                                                               \
+	X(CGROUP_FULL, "cgroup_full",                                                              \
+	  "processes labelled with the cgroup and the container \"(other)\": there are more than " \
+	  "16384 cgroups")                                                                         \
 	X(MAPPING_FULL, "mapping_full",                                                            \
 	  "changes of mappings not told: the ring was full; the account was put right from "       \
 	  "/proc/PID/maps, and what was mapped meanwhile has no stack")                            \
