@@ -428,6 +428,18 @@ int kernel_read_chunk(struct kernel *kernel, __u64 id, struct stack_chunk *ret)
 				    0);
 }
 
+/* Their ids are made of the serial, so no other process ever comes to them. */
+void kernel_forget_stack(struct kernel *kernel, __u64 id)
+{
+	struct stack_chunk chunk;
+
+	/* The parents of one that is deleted are deleted. */
+	while (id != STACK_ID_LOST && !kernel_read_chunk(kernel, id, &chunk) && chunk.serial) {
+		bpf_map__delete_elem(kernel->object->maps.chunks, &id, sizeof(id), 0);
+		id = chunk.parent;
+	}
+}
+
 int kernel_read_images(struct kernel *kernel,
 		       int (*seen)(void *arg, const struct image_sight *sight), void *arg)
 {

@@ -187,6 +187,8 @@ const struct threads *kernel_threads(const struct kernel *kernel);
 
 /* Errors: -ENOENT. */
 int kernel_read_chunk(struct kernel *kernel, __u64 id, struct stack_chunk *ret);
+/* Deletes the chunks of a stack that has raw addresses, and whose process is gone. */
+void kernel_forget_stack(struct kernel *kernel, __u64 id);
 /* Calls seen() for every image the programs have met. */
 int kernel_read_images(struct kernel *kernel,
 		       int (*seen)(void *arg, const struct image_sight *sight), void *arg);

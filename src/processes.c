@@ -457,6 +457,11 @@ static int add_up(struct processes *processes, struct heap *heap)
 	return err;
 }
 
+static void forget_stack(void *arg, uint64_t id)
+{
+	kernel_forget_stack(arg, id);
+}
+
 int processes_settle(struct processes *processes, struct heap *heap, uint64_t time_ns,
 		     bool executed_only)
 {
@@ -470,6 +475,7 @@ int processes_settle(struct processes *processes, struct heap *heap, uint64_t ti
 	if (!any)
 		return 0;
 	heap_end(heap, ends, &ending);
+	heap_leave_stacks(heap, ends, &ending, forget_stack, processes->kernel);
 	processes->unsettled = 0;
 	for (size_t i = 0; i < processes->count; i++) {
 		processes->states[i].settled |= ends(&ending, processes->list[i].serial);

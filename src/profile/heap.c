@@ -221,6 +221,17 @@ void heap_end(struct heap *heap, bool (*end)(void *arg, uint32_t serial), void *
 	}
 }
 
+void heap_leave_stacks(struct heap *heap, bool (*end)(void *arg, uint32_t serial), void *end_arg,
+		       void (*left)(void *arg, uint64_t id), void *left_arg)
+{
+	for (struct heap_stack *stack = heap->stacks; stack; stack = stack->hh.next) {
+		if (!stack->serial || stack->left || !end(end_arg, stack->serial))
+			continue;
+		stack->left = true;
+		left(left_arg, stack->id);
+	}
+}
+
 int heap_merge(struct heap *heap, uint32_t (*into)(void *arg, uint32_t serial), void *arg)
 {
 	struct heap_site *site, *next;

@@ -28,6 +28,7 @@ struct heap_stack {
 	enum stack_stop stop;
 	bool guessed; /* a step went by frame pointer through code without rows */
 	bool lost;    /* no frames: the stack could not be stored or read */
+	bool left;    /* told by heap_leave_stacks() */
 	UT_hash_handle hh;
 };
 
@@ -81,6 +82,12 @@ static inline struct heap_sum heap_inuse(const struct heap_site *site)
 
 /* The processes whose serials end() names have left: nothing of theirs is in use any more. */
 void heap_end(struct heap *heap, bool (*end)(void *arg, uint32_t serial), void *arg);
+/*
+ * Calls left() for each stack that only a process could have whose serial end() names, as there are
+ * raw addresses in it: its chunks are not read again. Each is told once.
+ */
+void heap_leave_stacks(struct heap *heap, bool (*end)(void *arg, uint32_t serial), void *end_arg,
+		       void (*left)(void *arg, uint64_t id), void *left_arg);
 /*
  * Adds sites up under other serials, to bound them: into() gives each serial's, or itself. Threads
  * of different names stay apart.

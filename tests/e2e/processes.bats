@@ -312,6 +312,53 @@ end_session() {
 	processes_match "$(last_snapshot p)" "$one"
 }
 
+# raw_chunks: how many parts of stacks are one process's own.
+raw_chunks() {
+	bpftool map dump id "$(map_id chunks)" -j |
+		jq '[.[].formatted.value | select(.serial != 0)] | length'
+}
+
+has_raw_chunks() {
+	[ "$(raw_chunks)" -eq "$1" ]
+}
+
+# compile: one more function, in a stack of its own. Until the unwind tables are there stacks are cut.
+compile() {
+	compiled=$((compiled + 1))
+	tell heaptap "f$compiled"
+	wait_for_line heaptap.out "^done f$compiled\$"
+	[ "$(raw_chunks)" -gt 0 ]
+}
+
+@test "stacks with JIT code leave the table with their process" {
+	spawn heaptap "$HEAPTAP" record --sample-bytes 1 -o p -- \
+		sh -c "'$WORKLOADS/jit'; '$WORKLOADS/jit'"
+	profiler=$PID
+	compiled=0
+	for run in 1 2; do
+		wait_for_line heaptap.out '^jit' "$PATIENCE" "$run"
+		pid=$(sed -n 's/^jit //p' heaptap.out | tail -n 1)
+		poll "$PATIENCE" compile
+		chunks=$(raw_chunks)
+		[ "$chunks" -gt 0 ]
+		# They stay while it lives.
+		snapshot_now $((2 * run - 1))
+		has_raw_chunks "$chunks"
+		kill "$pid"
+		rm -f "/tmp/perf-$pid.map"
+		[ "$run" -eq 2 ] || {
+			wait_for_line heaptap.out '^jit' "$PATIENCE" 2
+			snapshot_now 2
+			poll 5 has_raw_chunks 0
+		}
+	done
+	wait_exit "$profiler"
+	# Nothing was lost with them.
+	by_leaf "$(last_snapshot p)" alloc_space >measured
+	[ "$(awk '$1 ~ /^jit_malloc/ { sum += $2 } END { print sum }' measured)" = $((1000 * compiled)) ]
+	pprof -comments "$(last_snapshot p)" | grep -qx 'losses: none'
+}
+
 @test "the whole machine" {
 	for name in one two; do
 		spawn "$name" "$WORKLOADS/idle" 100

@@ -95,6 +95,38 @@ static void test_merge(void **state)
 	heap_free(heap);
 }
 
+/* Ids from 100 on are of stacks with raw addresses of the process id / 100. */
+static int some_raw(void *arg, uint64_t id, struct stack_chunk *ret)
+{
+	*ret = (struct stack_chunk){.count = 1, .serial = id / 100, .frames = {id}};
+	return 0;
+}
+
+static void add_id(void *arg, uint64_t id)
+{
+	*(uint64_t *)arg += id;
+}
+
+static void test_leave_stacks(void **state)
+{
+	static const uint64_t ids[] = {10, 100, 200, 201, 300, 400};
+	struct heap *heap;
+	uint64_t sum = 0;
+
+	assert_int_equal(heap_new(some_raw, NULL, &heap), 0);
+	for (size_t i = 0; i < sizeof(ids) / sizeof(*ids); i++) {
+		const struct site_key key = {.serial = ids[i] / 100 ?: 2, .stack_id = ids[i]};
+
+		assert_int_equal(heap_add(heap, &key, &(struct site_counters){.alloc.bytes = 1}),
+				 0);
+	}
+	heap_leave_stacks(heap, is_two_or_three, NULL, add_id, &sum);
+	assert_int_equal(sum, 200 + 201 + 300);
+	heap_leave_stacks(heap, is_two_or_three, NULL, add_id, &sum);
+	assert_int_equal(sum, 200 + 201 + 300);
+	heap_free(heap);
+}
+
 /* Serials 1 and 3 have one part, 2 another, 4 none. */
 static size_t part_of(void *arg, uint32_t serial)
 {
@@ -130,6 +162,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_end),
 		cmocka_unit_test(test_merge),
+		cmocka_unit_test(test_leave_stacks),
 		cmocka_unit_test(test_divide),
 	};
 
