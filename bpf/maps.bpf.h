@@ -58,7 +58,7 @@ volatile __u32 identify_tgid = 0;
 
 /* The bytes left until the next sample, per CPU. */
 struct sampler_state {
-	__s64 bytes_left;
+	__u64 bytes_left;
 	__u64 ready; /* bytes_left has been drawn once */
 };
 

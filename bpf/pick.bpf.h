@@ -32,19 +32,13 @@ static __always_inline bool sampler_picks(__u64 size)
 {
 	struct sampler_state *state;
 	__u32 key = 0;
-	__s64 left;
 
 	if (settings.exact)
 		return true;
 	state = bpf_map_lookup_elem(&sampler, &key);
 	if (!state)
 		return false;
-	left = state->bytes_left - (__s64)(size ? size : 1);
-	if (left >= 0) {
-		state->bytes_left = left;
-		return false;
-	}
-	return sampler_reached(size);
+	return !sampler_passes(&state->bytes_left, size) && sampler_reached(size);
 }
 
 #endif

@@ -150,20 +150,28 @@ static inline void sampler_weight_told(const volatile struct sampling_tables *ta
 	weight->variance = square >> 32 ? ~0u : square;
 }
 
+/* Takes `size` bytes off the way to the next sample; returns 0 if the sample lies among them. */
+static inline int sampler_passes(__u64 *bytes_left, __u64 size)
+{
+	__u64 left = *(volatile __u64 *)bytes_left, bytes = size ? size : 1;
+
+	/* Unsigned: any size may be asked for, and fail. */
+	if (bytes > left)
+		return 0;
+	*bytes_left = left - bytes;
+	return 1;
+}
+
 /*
- * Takes `size` bytes off the way to the next sample; returns 1 if the sample lies among them.
+ * The same with the way to the sample after that; returns 1 if the sample lies among the bytes.
  * Another thread may run on this CPU in between and overwrite bytes_left: both then saw the same
  * exponentially distributed distance, so each was still picked with the right chance.
  */
-static inline int sampler_advance(const volatile struct sampling_tables *tables, __s64 *bytes_left,
+static inline int sampler_advance(const volatile struct sampling_tables *tables, __u64 *bytes_left,
 				  __u64 size, __u64 random)
 {
-	__s64 left = *bytes_left - (__s64)(size ? size : 1);
-
-	if (left >= 0) {
-		*bytes_left = left;
+	if (sampler_passes(bytes_left, size))
 		return 0;
-	}
 	*bytes_left = sampler_gap(tables, random);
 	return 1;
 }

@@ -36,3 +36,25 @@ SAMPLE_BYTES=16384
 	[ "$(count_snapshots p)" -eq 1 ]
 	readable "$WORKLOADS/churn" p.0001.pb.gz
 }
+
+@test "a request for more than there can be leaves the sampler as it is" {
+	# On one CPU, as each follows a stream of its own.
+	spawn idle taskset -c 0 "$WORKLOADS/idle" 100
+	idle=$PID
+	wait_for_line idle.out '^idle'
+	attach heaptap "$idle" -o p
+	# 2^47, 2^63, 3 * 2^62 and 2^64 - 1.
+	for size in 140737488355328 9223372036854775808 13835058055282163712 18446744073709551615; do
+		tell idle "x $size"
+	done
+	# So large that it is picked with certainty.
+	tell idle "a $((100 << 20))"
+	wait_for_line idle.out '^done' "$PATIENCE" 5
+	kill -INT "$PID"
+	wait_exit "$PID"
+	for type in alloc inuse; do
+		[ "$(by_leaf p.0001.pb.gz "${type}_objects")" = 'idle_malloc 1' ]
+		[ "$(by_leaf p.0001.pb.gz "${type}_space")" = "idle_malloc $((100 << 20))" ]
+	done
+	pprof -comments p.0001.pb.gz | grep -qx 'losses: none'
+}

@@ -105,11 +105,11 @@ static void estimate(uint64_t size, int count, uint64_t seed)
 	double chance = -expm1(-(double)size / tables.sample_bytes);
 	double model = count * (1 - chance) / chance * size * size;
 	double bytes = 0, objects = 0, variance = 0, sigma = sqrt(model);
-	int64_t left = sampler_gap(&tables, next_random(&seed));
+	__u64 left = sampler_gap(&tables, next_random(&seed));
 	struct weight weight;
 
 	for (int i = 0; i < count; i++) {
-		if (!sampler_advance(&tables, (__s64 *)&left, size, next_random(&seed)))
+		if (!sampler_advance(&tables, &left, size, next_random(&seed)))
 			continue;
 		sampler_weight(&tables, size, &weight);
 		bytes += ldexp((double)weight.bytes, -WEIGHT_BYTES_SHIFT);
@@ -131,6 +131,22 @@ static void sums_are_unbiased(void **state)
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		for (uint64_t seed = 1; seed <= 20; seed++)
 			estimate(sizes[i], 100000, seed * 7919 + i);
+	}
+}
+
+/* Whatever is asked for, and fails: the next sample is drawn anew, and not pushed out of reach. */
+static void absurd_sizes(void **state)
+{
+	static const uint64_t sizes[] = {1ull << 47, 1ull << 62, 1ull << 63, 3ull << 62,
+					 UINT64_MAX};
+	uint64_t seed = 1;
+	__u64 left;
+
+	sampling_tables_fill(&tables, 65536);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		left = sampler_gap(&tables, next_random(&seed));
+		assert_int_equal(sampler_advance(&tables, &left, sizes[i], next_random(&seed)), 1);
+		assert_true(left < 45 * tables.sample_bytes);
 	}
 }
 
@@ -194,6 +210,7 @@ int main(void)
 		cmocka_unit_test(exact_mode_weighs_one),
 		cmocka_unit_test(large_blocks_are_exact),
 		cmocka_unit_test(sums_are_unbiased),
+		cmocka_unit_test(absurd_sizes),
 		cmocka_unit_test(another_distance),
 		cmocka_unit_test(told_weights),
 	};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * A process that allocates only when told to: `idle [BYTES]`, 1 MiB by default. It allocates once,
- * prints `idle PID` and then does as each line on stdin says: `a BYTES` allocates, `f` frees the
- * last block, each answered by `done`; the end of stdin ends it.
+ * prints `idle PID` and then does as each line on stdin says: `a BYTES` allocates, `x BYTES` asks
+ * for what cannot be had, `f` frees the last block, each answered by `done`; the end of stdin ends
+ * it.
  */
 #include "truth.h"
 
@@ -43,6 +44,8 @@ int main(int argc, char **argv)
 		if (line[0] == 'a' && count < MAX_BLOCKS) {
 			blocks[count] = idle_malloc(strtoul(line + 1, NULL, 10));
 			require(blocks[count++].ptr);
+		} else if (line[0] == 'x') {
+			require(!idle_malloc(strtoul(line + 1, NULL, 10)).ptr);
 		} else if (line[0] == 'f' && count > 0) {
 			block_free(&blocks[--count]);
 		}
