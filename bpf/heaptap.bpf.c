@@ -200,7 +200,9 @@ __noinline int alloc_returned(__u64 address, __u64 pc, __u64 sp, __u64 bp)
 __noinline int realloc_wanted(__u32 image_flags, __u64 size, __u64 old_address, __u64 sp,
 			      __u64 base)
 {
-	__u32 serial = process_serial(), picked = image_flags >> 31;
+	/* As in alloc_picked(), with so much it fails. */
+	bool picked = image_flags & REALLOC_PICKED && !(size >> ADDRESS_BITS);
+	__u32 serial = process_serial();
 	struct weight weight = {};
 	struct pending *call;
 
@@ -226,6 +228,18 @@ __noinline int realloc_wanted(__u32 image_flags, __u64 size, __u64 old_address, 
 	return RUN_AT_RETURN;
 }
 
+/* Of reallocarray the product: one that wraps around to 0 would pass for a free. */
+static __noinline __u64 realloc_size(struct pt_regs *ctx, __u64 product)
+{
+	struct probe_spec spec = probe_spec_of(bpf_get_attach_cookie(ctx));
+	__u64 count = register_read(ctx, spec.aux_reg);
+
+	if (spec.kind == PROBE_REALLOCARRAY && count &&
+	    product / count != register_read(ctx, spec.size_reg))
+		return ~0ull;
+	return product;
+}
+
 static __always_inline int realloc_entered(struct pt_regs *ctx)
 {
 	struct probe_spec spec = probe_spec_of(bpf_get_attach_cookie(ctx));
@@ -244,7 +258,7 @@ static __always_inline int realloc_entered(struct pt_regs *ctx)
 		return NO_RETURN;
 	return realloc_wanted(spec.image | (spec.kind == PROBE_RESIZE ? REALLOC_IN_PLACE : 0) |
 				      (picked ? REALLOC_PICKED : 0),
-			      size, old_address, ctx->sp, ctx->ip - spec.offset)
+			      realloc_size(ctx, size), old_address, ctx->sp, ctx->ip - spec.offset)
 		       ? NO_RETURN
 		       : RUN_AT_RETURN;
 }

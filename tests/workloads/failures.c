@@ -69,6 +69,9 @@ SITE_FN static void fail_realloc(struct block *block)
 	require(!opaque(realloc(opaque(block->ptr), HUGE)));
 	require(!opaque(
 		reallocarray(opaque(block->ptr), opaque_size(SIZE_MAX / 2), opaque_size(3ul))));
+	/* 2^64, which is 0 to a multiplication. */
+	require(!opaque(
+		reallocarray(opaque(block->ptr), opaque_size(1ul << 33), opaque_size(1ul << 31))));
 }
 
 SITE(good_posix_memalign);
