@@ -389,10 +389,12 @@ __noinline int walk_intern(__u32 slot)
 /*
  * Mappings found by the last walk on this CPU, good for the same process while its mappings stay as
  * they are: mm_lock_seq, which kernels have from 6.4, counts their changes. Written and read with
- * the same care as rules.
+ * the same care as rules; but another walk may write other mappings under the same key, so that a
+ * reader looks at the number of writes, too.
  */
 struct vma_cache {
 	__u64 key; /* process serial and count of changes; 0: empty */
+	__u64 writes;
 	struct vma vmas[VMA_CACHE];
 };
 
@@ -424,13 +426,16 @@ static __always_inline __u64 vma_cache_key(struct mm_struct *mm, __u32 serial)
 static __always_inline void vma_cache_read(struct walk *walk, __u64 vma_key)
 {
 	__u32 key = 0, i;
-	struct vma_cache *cache = bpf_map_lookup_elem(&vma_caches, &key);
+	volatile struct vma_cache *cache = bpf_map_lookup_elem(&vma_caches, &key);
+	__u64 writes;
 
-	if (vma_key && cache && *(volatile __u64 *)&cache->key == vma_key) {
-		for (i = 0; i < VMA_CACHE; i++)
-			walk->vmas[i] = cache->vmas[i];
+	if (vma_key && cache && cache->key == vma_key) {
+		writes = cache->writes;
 		barrier();
-		if (*(volatile __u64 *)&cache->key == vma_key)
+		for (i = 0; i < VMA_CACHE; i++)
+			walk->vmas[i] = *(struct vma *)&cache->vmas[i];
+		barrier();
+		if (cache->key == vma_key && cache->writes == writes)
 			return;
 	}
 	for (i = 0; i < VMA_CACHE; i++)
@@ -449,6 +454,7 @@ static __always_inline void vma_cache_write(const struct walk *walk, __u64 vma_k
 	if (before == FRAME_BUSY ||
 	    __sync_val_compare_and_swap(&cache->key, before, FRAME_BUSY) != before)
 		return;
+	cache->writes++;
 	for (i = 0; i < VMA_CACHE; i++)
 		cache->vmas[i] = walk->vmas[i];
 	__sync_lock_test_and_set(&cache->key, vma_key);
