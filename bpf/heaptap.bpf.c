@@ -439,25 +439,26 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 {
 	__u32 tgid = BPF_CORE_READ(child, tgid), parent_tgid = BPF_CORE_READ(parent, tgid);
 	struct process_record *process, record = {.shared = 1};
+	struct mm_struct *mm = BPF_CORE_READ(child, mm);
+	bool known;
 
-	/* A thread is no process. */
-	if (BPF_CORE_READ(child, pid) != (int)tgid)
+	/* A thread is no process; one of the kernel becomes one when it executes a program. */
+	if (BPF_CORE_READ(child, pid) != (int)tgid || !mm)
 		return 0;
 	process = bpf_map_lookup_elem(&processes, &parent_tgid);
-	if (process && !process->held && !settings.follow && settings.scope == SCOPE_PROCESSES)
-		__sync_fetch_and_add(&child_count, 1);
-	if (process && !process->held && settings.follow &&
-	    BPF_CORE_READ(child, mm) == BPF_CORE_READ(parent, mm)) {
+	known = process && !process->held;
+	if (known)
 		record.serial = process->serial;
-		if (bpf_map_update_elem(&processes, &tgid, &record, BPF_ANY))
-			loss_add(LOSS_PROCESS_FULL, 0);
-		else
-			__sync_fetch_and_add(&process_count, 1);
+	if (known && !settings.follow && settings.scope == SCOPE_PROCESSES)
+		__sync_fetch_and_add(&child_count, 1);
+	if (!(known && settings.follow) && !scope_has(child))
 		return 0;
-	}
-	if ((process && !process->held && settings.follow) || scope_has(child))
-		process_enter(child, parent_tgid, process && !process->held ? process->serial : 0,
-			      0);
+	if (!known || mm != BPF_CORE_READ(parent, mm))
+		process_enter(child, parent_tgid, record.serial, 0);
+	else if (bpf_map_update_elem(&processes, &tgid, &record, BPF_ANY))
+		loss_add(LOSS_PROCESS_FULL, 0);
+	else
+		__sync_fetch_and_add(&process_count, 1);
 	return 0;
 }
 

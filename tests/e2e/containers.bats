@@ -336,6 +336,26 @@ has_new_workers() {
 	label_values "$(snapshot)" pid | sort | cmp - ours
 }
 
+# As on a whole machine: children are in the scope by what they are, not by their parents.
+@test "what a child does in its parent's memory is the parent's, without --follow" {
+	cgroup_new family
+	for command in "share 8" "vfork 4"; do
+		rm -f p.* truth.*
+		# shellcheck disable=SC2086
+		spawn parent cgroup_enter "$CGROUP" "$WORKLOADS/procs" --wait $command
+		parent=$PID
+		wait_for_line parent.out '^ready'
+		record --cgroup "$CGROUP" --no-follow
+		tell parent go
+		wait_for_line parent.out '^done'
+		end_session
+		processes_match "$(snapshot)" "$parent"
+		pprof -comments "$(snapshot)" | grep -qx 'losses: none'
+		tell parent end
+		wait_exit "$parent"
+	done
+}
+
 as_postgres() {
 	setpriv --reuid postgres --regid postgres --clear-groups "$@"
 }
