@@ -513,7 +513,10 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	return 0;
 }
 
-/* A process is moved to another cgroup, which may be the scope's. */
+/*
+ * A process has been moved to another cgroup, which may be the scope's. The kernel tells of every
+ * hierarchy, in each of which the numbers begin anew, and of processes that have ended.
+ */
 SEC("tp_btf/cgroup_attach_task")
 int BPF_PROG(process_moved, struct cgroup *to, const char *path, struct task_struct *task)
 {
@@ -522,7 +525,7 @@ int BPF_PROG(process_moved, struct cgroup *to, const char *path, struct task_str
 
 	if (process)
 		process_move(process->serial, task);
-	else if (settings.scope == SCOPE_CGROUP && cgroup_is_below(to))
+	else if (scope_has(task) && BPF_CORE_READ(task, signal, live.counter) > 0)
 		process_enter(task, 0, 0, 0);
 	return 0;
 }

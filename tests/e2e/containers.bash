@@ -185,6 +185,30 @@ cgroup_new() {
 	CGROUPS+=("$CGROUP")
 }
 
+# cgroup_twins: two with one number, in two hierarchies of this machine; sets CGROUP and TWIN.
+cgroup_twins() {
+	local twins=/sys/fs/cgroup/freezer/heaptap-test-$$ i number folder
+	local -A folders
+
+	[ -e /sys/fs/cgroup/pids/cgroup.procs ] && [ -e /sys/fs/cgroup/freezer/cgroup.procs ] || return 1
+	CGROUPS+=("/sys/fs/cgroup/pids/heaptap-test-$$" "$twins")
+	# Whoever counts in larger steps is ahead, and among so many there is one that is met.
+	for i in {1..20}; do
+		folder=/sys/fs/cgroup/pids/heaptap-test-$$/$i
+		mkdir -p "$folder"
+		folders[$(stat -c %i "$folder")]=$folder
+	done
+	for i in {1..1000}; do
+		mkdir -p "$twins/$i"
+		number=$(stat -c %i "$twins/$i")
+		CGROUP=${folders[$number]:-}
+		# shellcheck disable=SC2034 # of tests
+		TWIN=$twins/$i
+		[ -z "$CGROUP" ] || return 0
+	done
+	return 1
+}
+
 # cgroup_enter FOLDER COMMAND...: in place of this process.
 cgroup_enter() {
 	local folder=$1

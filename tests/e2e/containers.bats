@@ -356,6 +356,41 @@ has_new_workers() {
 	done
 }
 
+@test "a cgroup of another hierarchy with the same number" {
+	cgroup_twins || skip "no two hierarchies with cgroups of one number"
+	mkdir theirs
+	spawn outside env -C theirs "$WORKLOADS/procs" --wait child 2
+	outside=$PID
+	wait_for_line outside.out '^ready'
+	spawn pause cgroup_enter "$CGROUP" "$WORKLOADS/procs" pause 1
+	poll "$PATIENCE" grep -qx "$PID" "$CGROUP/cgroup.procs"
+	record --cgroup "$CGROUP"
+	echo "$outside" >"$TWIN/cgroup.procs"
+	tell outside go
+	wait_exit "$outside"
+	(cgroup_enter "$CGROUP" "$WORKLOADS/procs" child 3 >out 3>&-)
+	end_session
+	processes_match "$(snapshot)"
+	[ "$(label_values "$(snapshot)" pid)" = "$(role_pids child)" ]
+}
+
+@test "a process that had ended when it came into the cgroup does not hold up the end" {
+	cgroup_new top
+	spawn pause cgroup_enter "$CGROUP" "$WORKLOADS/procs" pause 1
+	pause=$PID
+	poll "$PATIENCE" grep -qx "$pause" "$CGROUP/cgroup.procs"
+	# Nobody waits for the child.
+	spawn parent sh -c 'sleep 0.1 & echo "child $!"; exec sleep 1000'
+	wait_for_line parent.out '^child'
+	child=$(sed 's/^child //' parent.out)
+	poll "$PATIENCE" grep -q '^State:.*Z' "/proc/$child/status"
+	record --cgroup "$CGROUP"
+	echo "$child" >"$CGROUP/cgroup.procs"
+	kill -TERM "$pause"
+	wait_exit "$profiler"
+	reasons heaptap.err | tail -n 1 | grep -q '^Exiting, '
+}
+
 as_postgres() {
 	setpriv --reuid postgres --regid postgres --clear-groups "$@"
 }
