@@ -153,6 +153,30 @@ static __always_inline int alloc_entered(struct pt_regs *ctx)
 		       : RUN_AT_RETURN;
 }
 
+/*
+ * What the call has left that has returned to a caller with the stack pointer sp, and the serial of
+ * its process; NULL if there is nothing to be done.
+ */
+static __always_inline struct pending *call_returned(__u64 sp, __u32 *serial)
+{
+	struct pending_calls *calls = pending_get(0);
+	bool waiting = calls && calls->count;
+	struct pending *call = NULL;
+
+	/* Without sessions nearly every return is that of a call which left nothing. */
+	if (!waiting && !settings.session)
+		return NULL;
+	*serial = process_serial();
+	if (!*serial)
+		return NULL;
+	/* The return has popped the return address. */
+	if (waiting)
+		call = pending_pop(calls, *serial, sp - 8);
+	if (!call && settings.session)
+		loss_add(LOSS_RETURN_UNMATCHED, 0);
+	return call;
+}
+
 /* A picked allocation succeeded. pc, sp and bp are the caller's. */
 static __always_inline void alloc_record(__u64 pc, __u64 sp, __u64 bp, __u32 serial, __u64 address,
 					 const struct weight *weight)
@@ -165,19 +189,11 @@ static __always_inline void alloc_record(__u64 pc, __u64 sp, __u64 bp, __u32 ser
 
 __noinline int alloc_returned(__u64 address, __u64 pc, __u64 sp, __u64 bp)
 {
-	__u32 serial = process_serial();
-	struct pending *call;
+	__u32 serial = 0;
+	struct pending *call = call_returned(sp, &serial);
 
-	if (!serial)
+	if (!call)
 		return 0;
-	/* The return has popped the return address. */
-	call = pending_pop(serial, sp - 8);
-	if (!call) {
-		/* Elsewhere this is the return of an allocation that was not picked. */
-		if (settings.session)
-			loss_add(LOSS_RETURN_UNMATCHED, 0);
-		return 0;
-	}
 	if (call->out) {
 		/* posix_memalign returns 0 or an error number, and an int at that. */
 		if ((__u32)address)
@@ -265,17 +281,11 @@ static __always_inline int realloc_entered(struct pt_regs *ctx)
 
 __noinline int realloc_returned(__u64 address, __u64 pc, __u64 sp, __u64 bp)
 {
-	__u32 serial = process_serial();
-	struct pending *call;
+	__u32 serial = 0;
+	struct pending *call = call_returned(sp, &serial);
 
-	if (!serial)
+	if (!call)
 		return 0;
-	call = pending_pop(serial, sp - 8);
-	if (!call) {
-		if (settings.session)
-			loss_add(LOSS_RETURN_UNMATCHED, 0);
-		return 0;
-	}
 	if (call->in_place)
 		address = address >= call->size ? call->old_address : 0;
 	/* realloc(p, 0) that returns NULL has freed p; any other NULL is a failure that keeps it.

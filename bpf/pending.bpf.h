@@ -82,13 +82,11 @@ lost:
  * stays as it is until this thread's next call. No copy: 6.1 rounds every frame up to 32 bytes, and
  * realloc's return with the walk below it would not fit the 512 bytes of stack.
  */
-static __always_inline struct pending *pending_pop(__u32 serial, __u64 sp)
+static __always_inline struct pending *pending_pop(struct pending_calls *calls, __u32 serial,
+						   __u64 sp)
 {
-	struct pending_calls *calls = pending_get(0);
 	__u32 last;
 
-	if (!calls)
-		return NULL;
 	/* Entries below sp belong to calls that never returned. */
 	pending_unwind(calls, serial, sp - 1);
 	/* Read back: a value the verifier knows it would follow, each one by itself, through the

@@ -294,18 +294,12 @@ static __noinline bool sampled_judge(struct pending *call, const struct sampler_
 
 __noinline int sampled_returned(__u64 result, __u64 pc, __u64 sp, __u64 bp)
 {
-	__u32 serial = process_serial(), key;
+	__u32 serial = 0, key;
+	struct pending *call = call_returned(sp, &serial);
 	struct sampler_point *point;
-	struct pending *call;
 
-	if (!serial)
+	if (!call)
 		return 0;
-	call = pending_pop(serial, sp - 8);
-	if (!call) {
-		if (settings.session)
-			loss_add(LOSS_RETURN_UNMATCHED, 0);
-		return 0;
-	}
 	key = call->point;
 	point = bpf_map_lookup_elem(&sampler_points, &key);
 	if (!point || !sampled_judge(call, point, result))
