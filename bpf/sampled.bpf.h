@@ -359,10 +359,9 @@ static __noinline int object_sampled(__u64 size, __u64 usable, __u64 log2_at)
 }
 
 /* The extent's block is about to be freed or reallocated: its record waits for the outcome. */
-static __noinline int extent_leaves(__u64 address)
+static __noinline int extent_leaves(__u32 serial, __u64 address)
 {
 	struct pending_calls *calls = pending_get(BPF_LOCAL_STORAGE_GET_F_CREATE);
-	__u32 serial = process_serial();
 	struct pending *call;
 
 	if (!calls) {
@@ -379,10 +378,9 @@ static __noinline int extent_leaves(__u64 address)
 }
 
 /* What has left its extent is freed. */
-static __noinline int object_freed(void)
+static __noinline int object_freed(__u32 serial)
 {
 	struct pending_calls *calls = pending_get(0);
-	__u32 serial = process_serial();
 	struct pending *call;
 	__u64 address;
 
@@ -439,12 +437,20 @@ static __always_inline void marked_alloc(struct pt_regs *ctx, struct sampler_poi
 	sampled_add(pc, sp, ctx->bp, serial, address, &calls->told);
 }
 
+/* What is freed could not be read; the process may not be in the scope. */
+static __always_inline int free_unreadable(void)
+{
+	if (process_serial())
+		loss_add(LOSS_SAMPLER_UNREADABLE, 0);
+	return 0;
+}
+
 static __noinline int told_free(struct pt_regs *ctx, struct sampler_point *point)
 {
 	__u64 address = 0;
 
 	if (!point || sampled_argument(ctx, &point->args[0], &address))
-		loss_add(LOSS_SAMPLER_UNREADABLE, 0);
+		free_unreadable();
 	else if (address && live_possible(address))
 		free_wanted(address);
 	return 0;
@@ -456,10 +462,8 @@ static __noinline int span_free(__u64 span)
 	__u64 page;
 	__u32 shift;
 
-	if (bpf_probe_read_user(&page, sizeof(page), (void *)span)) {
-		loss_add(LOSS_SAMPLER_UNREADABLE, 0);
-		return 0;
-	}
+	if (bpf_probe_read_user(&page, sizeof(page), (void *)span))
+		return free_unreadable();
 	for (shift = PAGE_SHIFT_MIN; shift <= PAGE_SHIFT_MAX; shift++) {
 		if (page && !(page >> (ADDRESS_BITS - shift)) && live_possible(page << shift))
 			free_wanted(page << shift);
@@ -498,11 +502,22 @@ SEC("uprobe")
 int sampled_mark(struct pt_regs *ctx)
 {
 	struct probe_spec spec = probe_spec_of(bpf_get_attach_cookie(ctx));
-	__u32 key = spec.offset, serial = process_serial();
+	__u32 key = spec.offset, serial;
 	struct sampler_point *point = bpf_map_lookup_elem(&sampler_points, &key);
 
 	NO_PRIVATE_STACK(ctx, no_programs);
-	if (!point || !serial || spec.generation != generation)
+	if (!point || spec.generation != generation)
+		return 0;
+	/* Most spans are no sample's: the process is looked at for one that is, in free_wanted().
+	 */
+	switch (point->kind) {
+	case PROBE_TOLD_FREE:
+		return told_free(ctx, point);
+	case PROBE_SPAN_FREE:
+		return span_free(ctx->si);
+	}
+	serial = process_serial();
+	if (!serial)
 		return 0;
 	switch (point->kind) {
 	case PROBE_TOLD_ALLOC:
@@ -512,13 +527,9 @@ int sampled_mark(struct pt_regs *ctx)
 	case PROBE_OBJECT_SAMPLED:
 		return object_sampled(ctx->dx, ctx->cx, ctx->ip + point->interval_at);
 	case PROBE_EXTENT_LEAVES:
-		return extent_leaves(ctx->si);
+		return extent_leaves(serial, ctx->si);
 	case PROBE_OBJECT_FREED:
-		return object_freed();
-	case PROBE_TOLD_FREE:
-		return told_free(ctx, point);
-	case PROBE_SPAN_FREE:
-		return span_free(ctx->si);
+		return object_freed(serial);
 	}
 	return 0;
 }
