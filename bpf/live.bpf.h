@@ -36,8 +36,8 @@ static __always_inline void live_forget(__u64 address)
 }
 
 /*
- * The share of the table that one of several processes may have: false if it has that. Only a limit
- * of its own is worth the look at the process.
+ * The records that one of several processes has in the table change by so many. False if it has its
+ * share of the table already, or is gone. Only a limit of its own is worth the look at the process.
  */
 static __always_inline bool live_share(__u32 serial, __s64 change)
 {
@@ -46,10 +46,7 @@ static __always_inline bool live_share(__u32 serial, __s64 change)
 	if (!settings.max_live_each)
 		return true;
 	info = bpf_map_lookup_elem(&process_infos, &serial);
-	if (!info || (change > 0 && info->live >= settings.max_live_each))
-		return false;
-	__sync_fetch_and_add(&info->live, change);
-	return true;
+	return info && __sync_fetch_and_add(&info->live, change) < settings.max_live_each;
 }
 
 /*
@@ -98,7 +95,7 @@ static __always_inline bool live_take(__u32 serial, __u64 address, struct live_r
 	       (settings.fork_copy && live_remove(serial, 1, address, record));
 }
 
-/* Puts a taken record back, as it was. */
+/* Puts a taken record back, as it was, whether or not its place was given away. */
 static __always_inline bool live_restore(__u32 serial, __u64 address,
 					 const struct live_record *record)
 {
@@ -118,8 +115,10 @@ static __always_inline long live_insert(__u32 serial, __u32 inherited, __u64 add
 	struct live_key key = {.address = address, .serial = serial, .inherited = inherited};
 	long err;
 
-	if (!live_share(serial, 1))
+	if (!live_share(serial, 1)) {
+		live_share(serial, -1);
 		return -7; /* E2BIG */
+	}
 	/* Before the insertion: the filter must never miss a record. */
 	__sync_fetch_and_add(live_filter_slot(address), 1);
 	err = bpf_map_update_elem(&live, &key, record, BPF_NOEXIST);

@@ -454,6 +454,13 @@ has_loss() {
 	alloc_matches cmp want measured
 }
 
+@test "a process has its share of the live table back when its blocks are freed" {
+	"$HEAPTAP" record --follow --sample-bytes 1 --max-live 1000 -o p -- "$WORKLOADS/interrupted" others 2000 >truth 2>log
+	has_loss live_full
+	[ "$(by_leaf "$(last_snapshot p)" inuse_objects | awk '/_block / && $2 > 0')" = 'rest_block 100' ]
+	grep -qE '^site=rest_block .* inuse_objects=100 ' truth
+}
+
 @test "a full stack table: alloc_* stays exact for each process" {
 	"$HEAPTAP" record --follow --sample-bytes 1 --max-stacks 2 -o p -- "$WORKLOADS/procs" fork 8 >out 2>log
 	has_loss stack_full

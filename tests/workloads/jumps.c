@@ -1,22 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Control flow that leaves realloc by another door. A fault inside realloc is made at will: the
- * page with the header of a mapped block is made unreadable, so realloc faults before it has
- * changed anything or taken a lock, and the handler jumps out or ends the thread. The block stays
- * live. Calls at both deeper and shallower stack levels follow.
+ * Control flow that leaves realloc by another door: it faults, and the handler jumps out or ends
+ * the thread. The block stays live. Calls at both deeper and shallower stack levels follow.
  */
-#include <malloc.h>
 #include <pthread.h>
 #include <setjmp.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include "truth.h"
+#include "fault.h"
 
 #define TIMES	10
-#define MIB	(1ul << 20)
-#define PAGE	4096ul
 #define LEVELS	40
 #define THREADS 16
 
@@ -45,14 +38,6 @@ SITE_FN static struct block plain_realloc(struct block old, size_t size)
 
 	require(ptr);
 	return block_moved(&old, &plain_realloc_site, ptr, size);
-}
-
-static void protect_header(const struct block *block, int protection)
-{
-	uintptr_t header = (uintptr_t)block->ptr - 2 * sizeof(size_t);
-
-	require(header % PAGE == 0);
-	require(mprotect((void *)header, PAGE, protection) == 0);
 }
 
 static void on_fault(int sig)
@@ -232,8 +217,7 @@ static void run_cancels(void)
 int main(int argc, char **argv)
 {
 	truth_start(&argc, argv);
-	mallopt(M_MMAP_THRESHOLD, MIB);
-	signal(SIGSEGV, on_fault);
+	fault_start(on_fault);
 	signal(SIGUSR1, on_signal);
 	run_faults();
 	run_deaths();
