@@ -42,7 +42,7 @@ volatile __u32 fork_clock = 0;
 volatile __u32 copies_due = 0;
 /* The loader fills it and runs fork_copy(). */
 struct fork_batch fork_batch = {};
-/* Entries of `sites` made since the loader has drained them last. */
+/* Entries of `sites`. */
 __u32 site_count = 0;
 /* Samples that allocators have drawn themselves, by enum sampler_estimate. */
 __u64 estimate_counts[ESTIMATE_COUNT] = {};

@@ -38,7 +38,7 @@ site_get(__u32 epoch, enum account account, __u32 serial, const struct live_reco
 	/* Another thread may have been faster; either way the entry is there, or the table is full.
 	 */
 	if (!bpf_map_update_elem(&sites, &key, &no_counters, BPF_NOEXIST) &&
-	    __sync_fetch_and_add(&site_count, 1) + 1 == SITES_MAX / 2)
+	    __sync_fetch_and_add(&site_count, 1) + 1 == SITES_MANY)
 		event_send(EVENT_SITES, key.epoch);
 	return bpf_map_lookup_elem(&sites, &key);
 }

@@ -170,6 +170,8 @@ bool kernel_next_epoch(struct kernel *kernel, struct epoch_record *ret);
 /* Totals as they are now, weights. */
 struct epoch_totals kernel_totals(const struct kernel *kernel);
 
+/* The table of sites fills up. */
+bool kernel_sites_are_many(const struct kernel *kernel);
 /*
  * Hands the sites of a closed epoch to add(), takes them out of the map and marks the epoch as
  * drained. add() may fail with a negative errno, which is returned; the epoch then stays.

@@ -76,6 +76,11 @@ struct epoch_totals kernel_totals(const struct kernel *kernel)
 				     state->totals.gone_bytes, state->totals.inherited_bytes};
 }
 
+bool kernel_sites_are_many(const struct kernel *kernel)
+{
+	return __atomic_load_n(&kernel->object->bss->site_count, __ATOMIC_RELAXED) >= SITES_MANY;
+}
+
 int kernel_drain(struct kernel *kernel, __u32 epoch,
 		 int (*add)(void *arg, const struct site_key *key,
 			    const struct site_counters *counters),
@@ -101,7 +106,8 @@ int kernel_drain(struct kernel *kernel, __u32 epoch,
 	}
 	if (failed)
 		return failed;
-	__atomic_store_n(&kernel->object->bss->site_count, 0, __ATOMIC_SEQ_CST);
+	/* Those of the next epoch have come meanwhile. */
+	__atomic_fetch_sub(&kernel->object->bss->site_count, count, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&kernel->object->bss->epochs.drained, epoch, __ATOMIC_RELEASE);
 	return 0;
 }

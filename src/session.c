@@ -322,7 +322,8 @@ static int handle_events(struct session *session)
 			err = close_and_drain(session, EPOCH_LEFT);
 	}
 	/* Room in the kernel's table, and for those that come. */
-	if (!err && (types & 1u << EVENT_SITES || processes_are_many(session->processes)))
+	if (!err &&
+	    (kernel_sites_are_many(session->kernel) || processes_are_many(session->processes)))
 		err = close_and_drain(session, EPOCH_DRAIN);
 	if (!err)
 		err = end_if_all_have_left(session);
@@ -333,7 +334,8 @@ static int wait_ms(const struct session *session)
 {
 	uint64_t due = scope_links_due_ns(session->links);
 
-	if (kernel_closed_epochs(session->kernel))
+	/* More are closed, or have become many, while some are drained. */
+	if (kernel_closed_epochs(session->kernel) || kernel_sites_are_many(session->kernel))
 		return 0;
 	if (session->processes_due_ns && session->processes_due_ns < due)
 		due = session->processes_due_ns;

@@ -42,7 +42,7 @@ enum event_type {
 	EVENT_EPOCH_CLOSED = 1, /* see struct epoch_state */
 	EVENT_IMAGE_SEEN,	/* see struct image_sight, in the images map */
 	EVENT_PROCESS,		/* one came or went, see struct process_info */
-	EVENT_SITES,		/* the site table is half full */
+	EVENT_SITES,		/* the site table has SITES_MANY entries */
 };
 
 /* An event only wakes the loader: what it tells also stands in a map. */

@@ -8,6 +8,8 @@
 #include "heaptap/weight.h"
 
 #define SITES_MAX 65536
+/* With so many the loader makes room. */
+#define SITES_MANY (SITES_MAX / 2)
 
 struct site_key {
 	__u16 epoch;	   /* its low bits: only EPOCH_RECORDS of them wait to be drained */

@@ -100,12 +100,6 @@ last_of() {
 	done
 }
 
-# bss_sum FIELD: of the program's variables.
-filter_is_empty() {
-	[ "$(bpftool map dump id "$(map_id heaptap_.bss)" -j |
-		jq '[.. | objects | .live_filter? // empty | add] | add')" -eq "$1" ]
-}
-
 @test "copies leave nothing in the kernel's maps" {
 	spawn copies "$WORKLOADS/copies" --wait nested 2000
 	wait_for_line copies.out '^ready'
@@ -122,7 +116,7 @@ filter_is_empty() {
 	processes_match p.0001.pb.gz "${living[@]}"
 	objects=$(by_pid_leaf p.0001.pb.gz inuse_objects | awk '{ sum += $3 } END { print sum }')
 	map_has live "$objects"
-	filter_is_empty "$objects"
+	[ "$(bss_sum live_filter)" -eq "$objects" ]
 	for pid in $(role_pids child); do
 		kill -9 "$pid"
 	done
@@ -131,7 +125,7 @@ filter_is_empty() {
 	objects=$(awk '/role=parent/ { found = 1 } /role=child/ { found = 0 }
 		found && /^site/ { sub(/.*inuse_objects=/, ""); sum += $1 } END { print sum }' truth.*)
 	poll 5 map_has live "$objects"
-	filter_is_empty "$objects"
+	[ "$(bss_sum live_filter)" -eq "$objects" ]
 	kill -INT "$profiler"
 	wait_exit "$profiler"
 }

@@ -99,6 +99,12 @@ map_id() {
 		jq -r --arg name "$1" 'select(.name == $name) | .id'
 }
 
+# bss_sum VARIABLE: of the kernel side, all its elements.
+bss_sum() {
+	bpftool map dump id "$(map_id heaptap_.bss)" -j |
+		jq --arg name "$1" '[.. | objects | .[$name]? // empty | numbers, arrays[]] | add'
+}
+
 # map_has NAME COUNT: so many entries.
 map_has() {
 	[ "$(bpftool map dump id "$(map_id "$1")" -j | jq length)" -eq "$2" ]

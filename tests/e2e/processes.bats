@@ -461,6 +461,23 @@ has_loss() {
 	grep -qE '^site=rest_block .* inuse_objects=100 ' truth
 }
 
+@test "the site table is known by what it has, also where an older epoch has been drained" {
+	spawn paths "$WORKLOADS/paths" --wait 1000
+	wait_for_line paths.out '^ready'
+	# Closed after 600 of 1000 blocks, and drained after all.
+	attach_list "$PID" --alloc-interval 9600
+	kill -STOP "$profiler"
+	tell paths go
+	wait_for_line paths.out '^site='
+	[ "$(bss_sum site_count)" -eq 1000 ]
+	kill -CONT "$profiler"
+	wait_for_line heaptap.err '^Dumping '
+	[ "$(bss_sum site_count)" -eq 400 ]
+	map_has sites 400
+	end_session
+	matches_truth paths.out "$(last_snapshot p)"
+}
+
 @test "a full stack table: alloc_* stays exact for each process" {
 	"$HEAPTAP" record --follow --sample-bytes 1 --max-stacks 2 -o p -- "$WORKLOADS/procs" fork 8 >out 2>log
 	has_loss stack_full
