@@ -48,14 +48,18 @@ static __always_inline void calls_note(__u32 serial, const struct weight *weight
 
 /*
  * Whether an allocation function made the call whose return address lies at sp, and so counts it
- * itself. base: where the image's file begins in memory.
+ * itself. base: where the image's file begins in memory; bytes: what the call stands for.
  */
-static __always_inline bool is_nested(__u32 serial, __u32 image, __u64 sp, __u64 base)
+static __always_inline bool is_nested(__u32 serial, __u32 image, __u64 sp, __u64 base, __u64 bytes)
 {
 	__u64 address, key;
 
-	if (!nested_kinds || bpf_probe_read_user(&address, sizeof(address), (void *)sp))
+	if (!nested_kinds)
 		return false;
+	if (bpf_probe_read_user(&address, sizeof(address), (void *)sp)) {
+		loss_add(LOSS_NESTED_UNKNOWN, bytes);
+		return false;
+	}
 	if (nested_kinds & NESTED_HERE) {
 		key = nested_call_here(image, address - base);
 		if (bpf_map_lookup_elem(&nested_calls, &key))
@@ -63,6 +67,8 @@ static __always_inline bool is_nested(__u32 serial, __u32 image, __u64 sp, __u64
 	}
 	if (nested_kinds & NESTED_FOREIGN) {
 		key = frame_of(address, serial);
+		if (!key)
+			loss_add(LOSS_NESTED_UNKNOWN, bytes);
 		if (bpf_map_lookup_elem(&nested_calls, &key))
 			return true;
 	}
@@ -113,7 +119,7 @@ __noinline int alloc_picked(__u32 image_flags, __u64 size, __u64 out, __u64 sp, 
 		return NO_RETURN;
 	sampler_weight(&sampling, size, &weight);
 	calls_note(serial, &weight);
-	if (!serial || is_nested(serial, image_flags & 255, sp, base))
+	if (!serial || is_nested(serial, image_flags & 255, sp, base, weight.bytes))
 		return NO_RETURN;
 	if (image_flags & ALLOC_ENTRY_ONLY) {
 		alloc_unreturned(serial, sp, out, &weight);
@@ -226,7 +232,7 @@ __noinline int realloc_wanted(__u32 image_flags, __u64 size, __u64 old_address, 
 		sampler_weight(&sampling, size, &weight);
 		calls_note(serial, &weight);
 	}
-	if (!serial || is_nested(serial, image_flags & 255, sp, base))
+	if (!serial || is_nested(serial, image_flags & 255, sp, base, weight.bytes))
 		return NO_RETURN;
 	call = pending_push(serial, sp, weight.bytes);
 	if (!call)

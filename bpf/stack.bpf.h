@@ -477,7 +477,10 @@ static __always_inline struct walk *walk_take(void)
 	return NULL;
 }
 
-/* The frame word of an address in the current process; 0 if it is in no executable mapping. */
+/*
+ * The frame word of an address in the current process; 0 if it is in no executable mapping, or
+ * could not be looked up.
+ */
 __noinline __u64 frame_of(__u64 address, __u32 serial)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();

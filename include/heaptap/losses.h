@@ -20,6 +20,9 @@
 	  "(64 may wait per thread)")                                                              \
 	X(OUT_FAULT, "out_fault",                                                                  \
 	  "allocations not counted: posix_memalign's result was unreadable")                       \
+	X(NESTED_UNKNOWN, "nested_unknown",                                                        \
+	  "calls that may have counted twice: it could not be seen whether an allocation "         \
+	  "function made them")                                                                    \
 	X(SCRATCH_BUSY, "scratch_busy",                                                            \
 	  "allocations counted without a stack: all scratch slots of the CPU were in use")         \
 	X(STACK_FULL, "stack_full",                                                                \
