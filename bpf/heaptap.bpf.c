@@ -498,6 +498,8 @@ int BPF_PROG(process_exec, struct task_struct *task)
 		process->held = 0;
 		return 0;
 	}
+	/* What it was in the middle of belongs to the memory that it leaves. */
+	pending_leave(old, task);
 	process->serial = process_number(task, 0, 0, 1);
 	if (!process->shared)
 		process_gone(old, PROCESS_EXECUTED, 0, task);
@@ -511,8 +513,11 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	__u32 tgid = BPF_CORE_READ(task, tgid), serial, shared, last;
 	struct process_record *process = bpf_map_lookup_elem(&processes, &tgid);
 
-	if (!process)
+	if (!process) {
+		/* Where all threads end at once, the first one may have found itself the last. */
+		pending_leave_last(task);
 		return 0;
+	}
 	serial = process->serial;
 	shared = process->shared;
 	/* A thread that dies inside realloc has not freed the old block. */

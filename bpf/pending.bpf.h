@@ -120,7 +120,7 @@ static __always_inline bool pending_take_old(__u64 address, struct live_record *
 	return false;
 }
 
-/* A thread exits; its storage goes with it. */
+/* A thread leaves an address space, by its exit or by executing a program. */
 static __always_inline void pending_leave(__u32 serial, struct task_struct *task)
 {
 	struct pending_calls *calls = bpf_task_storage_get(&pending, task, NULL, 0);
@@ -129,6 +129,31 @@ static __always_inline void pending_leave(__u32 serial, struct task_struct *task
 		return;
 	pending_unwind(calls, serial, ~0ull);
 	pending_restore(serial, &calls->extent);
+	bpf_task_storage_delete(&pending, task);
+}
+
+static __always_inline void pending_lose(struct pending *call)
+{
+	if (!call->has_old)
+		return;
+	live_forget(call->old_address);
+	__sync_fetch_and_add(&epochs.totals.gone_bytes, call->old.weight.bytes);
+	call->has_old = 0;
+}
+
+/* A thread exits whose process has been taken out of the scope, and with it all that it had. */
+static __always_inline void pending_leave_last(struct task_struct *task)
+{
+	struct pending_calls *calls = bpf_task_storage_get(&pending, task, NULL, 0);
+	int i;
+
+	if (!calls)
+		return;
+	for (i = 0; i < PENDING_MAX; i++) {
+		if ((__u32)i < calls->count)
+			pending_lose(&calls->calls[i]);
+	}
+	pending_lose(&calls->extent);
 }
 
 #endif

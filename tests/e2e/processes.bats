@@ -359,6 +359,44 @@ compile() {
 	pprof -comments "$(last_snapshot p)" | grep -qx 'losses: none'
 }
 
+# The live table and its filter know what is in use, and no more.
+nothing_stale() {
+	local objects
+
+	objects=$(by_leaf "$(last_snapshot p)" inuse_objects | awk '{ sum += $2 } END { print sum + 0 }')
+	[ "$objects" -ge 100 ]
+	poll 5 map_has live "$objects"
+	[ "$(bss_sum live_filter)" -eq "$objects" ]
+}
+
+@test "a program that is executed inside realloc has nothing of the one before" {
+	# The second one's stack where the first one's was.
+	spawn one setarch -R "$WORKLOADS/interrupted" --wait execute
+	one=$PID
+	wait_for_line one.out '^ready'
+	attach_list "$one" --follow
+	tell one go
+	wait_for_line one.out '^ready' "$PATIENCE" 2
+	tell one go
+	wait_for_line one.out '^site='
+	snapshot_now 1
+	nothing_stale
+	end_session
+}
+
+@test "processes that end inside realloc leave nothing in the kernel's maps" {
+	spawn one "$WORKLOADS/interrupted" --wait end 10
+	wait_for_line one.out '^ready'
+	attach_list "$PID" --follow
+	tell one go
+	wait_for_line one.out '^site='
+	snapshot_now 1
+	snapshot_now 2
+	poll 5 map_has processes 1
+	nothing_stale
+	end_session
+}
+
 @test "the whole machine" {
 	for name in one two; do
 		spawn "$name" "$WORKLOADS/idle" 100
