@@ -230,7 +230,7 @@ struct {
 	__type(value, struct loss_counter);
 } losses SEC(".maps");
 
-/* Events are wake-ups of 8 bytes; what they tell stands elsewhere too. */
+/* Events are wake-ups, of 16 bytes with their header; what they tell stands elsewhere. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 64 * 1024);
@@ -253,7 +253,7 @@ static __always_inline void loss_add(enum loss loss, __u64 bytes)
 	loss_add_count(loss, 1, bytes);
 }
 
-static __always_inline void event_send(enum event_type type, __u32 value)
+static __always_inline void event_send(enum event_type type)
 {
 	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 
@@ -262,7 +262,6 @@ static __always_inline void event_send(enum event_type type, __u32 value)
 		return;
 	}
 	event->type = type;
-	event->value = value;
 	bpf_ringbuf_submit(event, 0);
 }
 

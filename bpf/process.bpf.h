@@ -101,7 +101,7 @@ static __always_inline __u32 process_number(struct task_struct *task, __u32 pare
 			fork_leave(parent);
 		return 0;
 	}
-	event_send(EVENT_PROCESS, serial);
+	event_send(EVENT_PROCESS);
 	return serial;
 }
 
@@ -134,7 +134,7 @@ static __always_inline void process_move(__u32 serial, struct task_struct *task)
 	if (!info)
 		return;
 	info->cgroup_id = BPF_CORE_READ(task_cgroup(task), kn, id);
-	event_send(EVENT_PROCESS, serial);
+	event_send(EVENT_PROCESS);
 }
 
 /* A serial's address space is gone. */
@@ -154,7 +154,7 @@ static __always_inline void process_gone(__u32 serial, enum process_gone how, __
 		BPF_CORE_READ_STR_INTO(&info->comm, leader, comm);
 	}
 	__sync_lock_test_and_set(&info->gone, how);
-	event_send(EVENT_PROCESS, serial);
+	event_send(EVENT_PROCESS);
 }
 
 /* The lock is held for some ten instructions, unless its holder is preempted. */
@@ -171,7 +171,7 @@ static __always_inline void process_last_left(void)
 			return;
 		}
 	}
-	event_send(EVENT_PROCESS, 0);
+	event_send(EVENT_PROCESS);
 }
 
 #endif

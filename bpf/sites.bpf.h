@@ -39,7 +39,7 @@ site_get(__u32 epoch, enum account account, __u32 serial, const struct live_reco
 	 */
 	if (!bpf_map_update_elem(&sites, &key, &no_counters, BPF_NOEXIST) &&
 	    __sync_fetch_and_add(&site_count, 1) + 1 == SITES_MANY)
-		event_send(EVENT_SITES, key.epoch);
+		event_send(EVENT_SITES);
 	return bpf_map_lookup_elem(&sites, &key);
 }
 
@@ -69,7 +69,7 @@ static __always_inline void epoch_close(enum epoch_reason reason)
 
 	__sync_lock_test_and_set(&epochs.closing, 0);
 	if (epoch)
-		event_send(EVENT_EPOCH_CLOSED, epoch);
+		event_send(EVENT_EPOCH_CLOSED);
 	else
 		loss_add(LOSS_EPOCH_LATE, 0);
 }

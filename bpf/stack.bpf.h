@@ -163,7 +163,7 @@ static __always_inline __u32 image_id(struct image_look *look, __u32 tgid, struc
 	__builtin_memset(sight->name, 0, sizeof(sight->name));
 	bpf_probe_read_kernel_str(sight->name, sizeof(sight->name), name);
 	if (id < UNWIND_MAX_IMAGES && !bpf_map_update_elem(&images, key, sight, BPF_NOEXIST)) {
-		event_send(EVENT_IMAGE_SEEN, id);
+		event_send(EVENT_IMAGE_SEEN);
 		return id;
 	}
 	known = bpf_map_lookup_elem(&images, key);
@@ -229,10 +229,10 @@ static __always_inline __u64 walk_frame(struct walk *walk, __u64 pc)
 }
 
 /* Tells the loader, once, what an image lacks. */
-static __always_inline void walk_ask(__u32 *flags, __u32 want, __u32 image)
+static __always_inline void walk_ask(__u32 *flags, __u32 want)
 {
 	if (!(__sync_fetch_and_or(flags, want) & want))
-		event_send(EVENT_IMAGE_SEEN, image);
+		event_send(EVENT_IMAGE_SEEN);
 }
 
 /* Finds the rule for a place in an image. Returns STOP_COUNT if walk->rule has it. */
@@ -244,7 +244,7 @@ __noinline int walk_rows(struct walk *walk, __u32 image, __u64 offset)
 	if (!walk || !flags)
 		return STOP_NOT_BUILT;
 	if (!(*flags & UNWIND_BUILT)) {
-		walk_ask(flags, UNWIND_WANTED, image);
+		walk_ask(flags, UNWIND_WANTED);
 		return STOP_NOT_BUILT;
 	}
 	rule = find_rule(image, offset);
@@ -252,7 +252,7 @@ __noinline int walk_rows(struct walk *walk, __u32 image, __u64 offset)
 		return STOP_NO_ROWS;
 	/* The rows between call sites are built once they are wanted. */
 	if (walk->state.interrupted && !(*flags & UNWIND_ALL_ROWS)) {
-		walk_ask(flags, UNWIND_WANT_ALL, image);
+		walk_ask(flags, UNWIND_WANT_ALL);
 		return STOP_INTERRUPTED;
 	}
 	if (!walk->state.interrupted)

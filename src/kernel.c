@@ -121,7 +121,6 @@ int kernel_open(const struct kernel_options *options, struct kernel **ret)
 		.own_tgid = getpid(),
 		.max_live_each = options->max_live_each,
 		.fork_copy = options->fork_copy,
-		.record_mode = options->record,
 		.frees_unknown = options->frees_unknown,
 		.mappings = options->mappings,
 	};
