@@ -68,7 +68,6 @@ int modules_of_process(pid_t pid, const struct maps *maps, const struct known_fi
 	for (size_t i = 0; i < maps->count; i++) {
 		const struct mapping *mapping = &maps->entries[i];
 		struct module module;
-		uint64_t vaddr;
 		__u32 id;
 		int err;
 
@@ -77,9 +76,8 @@ int modules_of_process(pid_t pid, const struct maps *maps, const struct known_fi
 		id = known_files_lookup(known, mapping);
 		module = find_module(files, others, id);
 		if (!id || !module.image ||
-		    image_offset_to_vaddr(module.image, mapping->offset, &vaddr))
+		    image_bias(module.image, mapping->start, mapping->offset, &module.bias))
 			continue;
-		module.bias = mapping->start - vaddr;
 		module.start = strcmp(mapping->path, exe) ? mapping->start : UINT64_MAX;
 		err = add_module(&modules, &module);
 		if (err)

@@ -73,7 +73,7 @@ static int add_file(struct process_points *process, const struct mapping *mappin
 	struct image *image CLEANUP(image) = NULL;
 	int fd = maps_open_file(process->pid, mapping), err;
 	struct process_file *files;
-	uint64_t vaddr;
+	uint64_t bias;
 
 	if (fd < 0) {
 		if (!process->unopened_count++) {
@@ -84,7 +84,7 @@ static int add_file(struct process_points *process, const struct mapping *mappin
 	}
 	err = image_open(fd, mapping->path, &image);
 	/* Not everything executable is an ELF file. */
-	if (err || image_offset_to_vaddr(image, mapping->offset, &vaddr))
+	if (err || image_bias(image, mapping->start, mapping->offset, &bias))
 		return err == -ENOMEM ? err : 0;
 	files = reallocarray(process->files, process->count + 1, sizeof(*files));
 	if (!files)
@@ -92,7 +92,7 @@ static int add_file(struct process_points *process, const struct mapping *mappin
 	process->files = files;
 	files[process->count++] = (struct process_file){
 		.image = take_ptr(image),
-		.bias = mapping->start - vaddr,
+		.bias = bias,
 		.start = strcmp(mapping->path, exe) ? mapping->start : UINT64_MAX,
 	};
 	return 0;

@@ -414,6 +414,22 @@ int image_vaddr_to_offset(const struct image *image, uint64_t vaddr, uint64_t *r
 	return 0;
 }
 
+int image_bias(const struct image *image, uint64_t start, uint64_t offset, uint64_t *ret)
+{
+	for (size_t i = 0; i < image->segment_count; i++) {
+		const struct segment *segment = &image->segments[i];
+		const uint64_t skew = segment->offset & (PAGE_SIZE - 1);
+		const uint64_t first = segment->offset - skew;
+
+		if (!segment->executable || offset < first ||
+		    offset - first >= segment->size + skew)
+			continue;
+		*ret = start - (segment->vaddr - skew + (offset - first));
+		return 0;
+	}
+	return -ERANGE;
+}
+
 /* Linkers put a segment at the next offset that is congruent to its address. */
 static uint64_t next_offset(uint64_t end, const GElf_Phdr *phdr)
 {

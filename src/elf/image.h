@@ -59,6 +59,14 @@ int image_offset_to_vaddr(const struct image *image, uint64_t offset, uint64_t *
 int image_vaddr_to_offset(const struct image *image, uint64_t vaddr, uint64_t *ret);
 
 /*
+ * What a process adds to the file's virtual addresses that has file offset `offset` of it mapped as
+ * code at `start`. Mappings are of whole pages, so they begin before the segment where the linker
+ * has not aligned it in the file, as lld does not: that page may be of another segment, too.
+ * Returns 0, or -ERANGE if no code segment is there.
+ */
+int image_bias(const struct image *image, uint64_t start, uint64_t offset, uint64_t *ret);
+
+/*
  * For a separate debug file, whose segments have addresses but no bytes: its code is from now on
  * what the image has at file offset `offset`, where a mapping of it begins; if that is 0, where
  * linkers put it. image_bytes() then has no meaning. Returns 0, or -ENOENT without a code segment.

@@ -267,6 +267,14 @@ has_only_dynamic_names() {
 	commands jemalloc/ "" "${ALL_PROGRAMS[@]}"
 }
 
+@test "an allocator in a program that lld has linked" {
+	commands lld/ "" cxx
+}
+
+@test "an allocator in a program that lld has linked, in a process" {
+	attached lld/ "" cxx
+}
+
 @test "glibc, static and stripped: by the archive's code" {
 	needs "$LIBRARIES/libc.a"
 	run ! grep -qE ' (malloc|free|__libc_malloc)$' <(nm "$WORKLOADS/static-stripped/calls")

@@ -2,8 +2,8 @@
 /* image: identity, segments and bytes of good and of broken ELF files. */
 #include "elf_fixture.h"
 
-#include <elf.h>
 #include <errno.h>
+#include <gelf.h>
 
 static const char program[] = "int global = 42;\n"
 			      "int main(void) { return global; }\n";
@@ -72,6 +72,35 @@ static void test_library_with_interpreter(void **state)
 	image = fixture_open(fixture_path("runnable"));
 	assert_string_equal(image_interpreter(image), "/ld.so");
 	assert_false(image_is_executable(image));
+}
+
+/* What the kernel maps of the code segment gives the bias, however the linker has laid it out. */
+static void check_bias(const char *name, const char *options)
+{
+	const uint64_t bias = 0x55550000000, page = 4096;
+	struct image *image CLEANUP(image) = NULL;
+	uint64_t offset, found;
+	GElf_Phdr phdr = {};
+
+	fixture_compile(name, ".c", program, options);
+	image = fixture_open(fixture_path(name));
+	for (int i = 0; phdr.p_type != PT_LOAD || !(phdr.p_flags & PF_X); i++)
+		assert_non_null(gelf_getphdr(image_elf(image), i, &phdr));
+	offset = phdr.p_offset & -page;
+	assert_int_equal(image_bias(image, bias + (phdr.p_vaddr & -page), offset, &found), 0);
+	assert_int_equal(found, bias);
+	assert_int_equal(image_bias(image, 0, phdr.p_offset + phdr.p_filesz, &found), -ERANGE);
+	assert_int_equal(image_bias(image, 0, UINT64_MAX, &found), -ERANGE);
+}
+
+static void test_bias(void **state)
+{
+	check_bias("bias_pie", "-pie -fPIE");
+	check_bias("bias_fixed", "-no-pie");
+	check_bias("bias_whole", "-pie -fPIE -Wl,-z,noseparate-code");
+	/* The code's first page is also that of what can only be read. */
+	check_bias("bias_lld", "-pie -fPIE -fuse-ld=lld");
+	check_bias("bias_lld_fixed", "-no-pie -fuse-ld=lld");
 }
 
 /* Every read of a large segment gives the file's bytes, whatever its size and alignment. */
@@ -218,15 +247,11 @@ static void test_truncated_later(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_program),
-		cmocka_unit_test(test_fixed_address),
-		cmocka_unit_test(test_library),
-		cmocka_unit_test(test_library_with_interpreter),
-		cmocka_unit_test(test_bytes),
-		cmocka_unit_test(test_not_elf),
-		cmocka_unit_test(test_hostile_segments),
-		cmocka_unit_test(test_damage),
-		cmocka_unit_test(test_truncated_later),
+		cmocka_unit_test(test_program), cmocka_unit_test(test_fixed_address),
+		cmocka_unit_test(test_library), cmocka_unit_test(test_library_with_interpreter),
+		cmocka_unit_test(test_bias),	cmocka_unit_test(test_bytes),
+		cmocka_unit_test(test_not_elf), cmocka_unit_test(test_hostile_segments),
+		cmocka_unit_test(test_damage),	cmocka_unit_test(test_truncated_later),
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);

@@ -77,6 +77,17 @@ $(OUTPUT)/workloads/static-stripped/%: $(OUTPUT)/workloads/static/%
 $(OUTPUT)/workloads/musl-static-stripped/%: $(OUTPUT)/workloads/musl-static/%
 	$(strip_to_sites)
 
+# By lld, which does not begin code at a page's begin in the file, and with an allocator in the program.
+$(OUTPUT)/workloads/lld/%: tests/workloads/%.cc $(OUTPUT)/workloads/lib/own.o
+	$(call msg,WORKLOAD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(WORKLOAD_CXX) $< $(word 2,$^) -fuse-ld=lld -o $@
+
+$(OUTPUT)/workloads/lib/own.o: tests/fixtures/own_allocator.c
+	$(call msg,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu17 -g -O2 -fno-builtin -Wall -Wextra -Werror -D_GNU_SOURCE -DPREFIX= -MMD -MP -MF $@.d -c $< -o $@
+
 # Libraries: an allocator of its own, under several names, and what stands in front of one.
 LIBRARY = $(CC) -std=gnu17 -g -fPIC -shared -fno-builtin -Wall -Wextra -Werror -D_GNU_SOURCE -Wl,-soname,$(@F) -MMD -MP -MF $@.d
 LIBRARIES := own acme je _rjem forward_jump forward_call forward_header deepbind
@@ -146,7 +157,7 @@ $(OUTPUT)/workloads/linked/%: tests/workloads/%.c
 	@mkdir -p $(@D)
 	$(Q)$(WORKLOAD_CC) -DWARM_UP $< -Wl,--no-as-needed -ltcmalloc -o $@
 
-VARIANTS := $(LIBRARIES:%=lib/%.so) $(MATRIX:%=static/%) static/cxx static-stripped/calls \
+VARIANTS := $(LIBRARIES:%=lib/%.so) lld/cxx $(MATRIX:%=static/%) static/cxx static-stripped/calls \
 	acme/prefixed je/prefixed _rjem/prefixed
 ifneq ($(shell command -v musl-gcc),)
 VARIANTS += $(MATRIX:%=musl/%) $(MATRIX:%=musl-static/%) musl-static-stripped/calls
