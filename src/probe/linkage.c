@@ -275,6 +275,23 @@ static bool place_of(const struct linkage *linkage, uint64_t address, struct pla
 	return false;
 }
 
+/*
+ * Whether the dynamic linker has not been at a word: it adds the bias to what the file has there,
+ * such as the way into the PLT of a slot that is bound at its first call.
+ */
+static bool is_unrelocated(const struct module *module, uint64_t vaddr, uint64_t word)
+{
+	uint64_t in_file;
+	size_t size;
+	const uint8_t *bytes =
+		module->bias ? image_bytes(module->image, vaddr, sizeof(in_file), &size) : NULL;
+
+	if (!bytes || size != sizeof(in_file))
+		return false;
+	memcpy(&in_file, bytes, sizeof(in_file));
+	return word == in_file;
+}
+
 /* False if there is nothing there yet. */
 static bool follow_memory(const struct linkage *linkage, struct place slot, struct place *ret)
 {
@@ -284,7 +301,7 @@ static bool follow_memory(const struct linkage *linkage, struct place slot, stru
 	if (linkage->memory_fd < 0 || module->bias == LINKAGE_NOT_LOADED ||
 	    pread(linkage->memory_fd, &address, sizeof(address), module->bias + slot.vaddr) !=
 		    sizeof(address) ||
-	    !address)
+	    !address || is_unrelocated(module, slot.vaddr, address))
 		return false;
 	if (!place_of(linkage, address, ret))
 		*ret = (struct place){LINKAGE_ELSEWHERE, address};

@@ -2,6 +2,8 @@
 /* linkage: functions of several files, and where the words lead through which they are called. */
 #include "linkage_fixture.h"
 
+#include "elf/slots.h"
+
 #define TEXT                                                                                       \
 	ASM_MACROS                                                                                 \
 	"	.macro word name,value\n"                                                                \
@@ -45,6 +47,7 @@ static const char second[] = TEXT "	func malloc\n	ret\n	endfunc malloc\n"
 /* The modules' biases in the memory that is made for them. */
 #define FIRST_BIAS  0x100000
 #define SECOND_BIAS 0x200000
+#define LAZY_BIAS   0x280000
 
 static void load(struct linked *linked, int memory_fd)
 {
@@ -186,6 +189,37 @@ static void test_memory(void **state)
 	close(fd);
 }
 
+/* While the dynamic linker is at work, the slots that it comes to later are as in the file. */
+static void test_unrelocated(void **state)
+{
+	int fd = memfd_create("memory", MFD_CLOEXEC);
+	struct slots slots;
+	struct place place;
+	struct linked linked;
+	const uint8_t *bytes;
+	size_t size;
+
+	assert_true(fd >= 0);
+	load(&linked, fd);
+	fixture_compile("lazy", ".s",
+			TEXT "	func use\n	call calloc@plt\n	ret\n	endfunc use\n",
+			OPTIONS " -Wl,-z,lazy,-z,norelro");
+	linked_add_loaded(&linked, fixture_path("lazy"), LAZY_BIAS);
+	assert_int_equal(slots_load(image_elf(linked.images[2]), &slots), 0);
+	assert_int_equal(slots.count, 1);
+	place = (struct place){2, slots.entries[0].address};
+	bytes = image_bytes(linked.images[2], place.vaddr, 8, &size);
+	assert_non_null(bytes);
+	assert_memory_not_equal(bytes, (uint64_t[]){0}, 8);
+	assert_int_equal(pwrite(fd, bytes, 8, LAZY_BIAS + place.vaddr), 8);
+	assert_true(linkage_follow(linked.linkage, place, &place));
+	assert_int_equal(place.module, 1);
+	assert_int_equal(place.vaddr, linked_address(&linked, 1, "calloc"));
+	slots_fini(&slots);
+	linked_fini(&linked);
+	close(fd);
+}
+
 /* A program at fixed addresses has pointers without relocations. */
 static void test_fixed_address(void **state)
 {
@@ -204,9 +238,9 @@ static void test_fixed_address(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_functions),     cmocka_unit_test(test_names),
-		cmocka_unit_test(test_ifunc),	      cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_fixed_address),
+		cmocka_unit_test(test_functions),   cmocka_unit_test(test_names),
+		cmocka_unit_test(test_ifunc),	    cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_unrelocated), cmocka_unit_test(test_fixed_address),
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
