@@ -266,14 +266,17 @@ static int take_in_module(struct allocators *allocators, const struct linkage *l
 	return count || points->has_unwinder ? allocator_files_add(&allocators->files, module) : 0;
 }
 
-/* Before the first function that may throw gets its probe. */
+/*
+ * Before the first function that may throw gets its probe. Of a file that has its probes already,
+ * this process may have another unwinder.
+ */
 static int attach_throws(struct allocators *allocators, const struct modules *modules,
 			 const struct probe_points *points)
 {
 	bool wanted = false;
 
 	for (size_t i = 0; i < modules->count; i++)
-		wanted |= points->modules[i].throws && modules->entries[i].is_new;
+		wanted |= points->modules[i].throws;
 	for (size_t i = 0; i < modules->count && wanted; i++) {
 		struct allocator_file *file =
 			allocator_files_find(&allocators->files, modules->entries[i].id);

@@ -202,6 +202,22 @@ bool linkage_unwinder(const struct linkage *linkage, uint32_t module, uint64_t *
 	return *ret_vaddr;
 }
 
+bool linkage_has_known_unwinder(struct linkage *linkage, uint32_t index)
+{
+	/* Of libgcc_s and libstdc++: to throw, to clean up on the way, to catch. */
+	static const char *const imports[] = {
+		"_Unwind_RaiseException",   "_Unwind_Resume", "__gxx_personality_v0", "__cxa_throw",
+		"_ZSt17__throw_bad_allocv",
+	};
+
+	if (linkage->modules[index].unwinder)
+		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(imports); i++)
+		if (linkage_imports(linkage, index, imports[i]))
+			return true;
+	return false;
+}
+
 bool linkage_can_throw(struct linkage *linkage, uint32_t index)
 {
 	Elf *elf = image_elf(linkage->modules[index].image);

@@ -64,6 +64,11 @@ const struct linked_function *linkage_functions(const struct linkage *linkage, u
 /* Where C++ exceptions begin, if the module has that: _Unwind_RaiseException(). */
 bool linkage_unwinder(const struct linkage *linkage, uint32_t module, uint64_t *ret_vaddr,
 		      uint64_t *ret_size);
+/*
+ * Whether what the module throws begins where linkage_unwinder() says of it or of another module:
+ * it imports what exceptions take. One that has an unwinder of its own without a name does not.
+ */
+bool linkage_has_known_unwinder(struct linkage *linkage, uint32_t module);
 /* Whether code of the module may throw: it has tables for exceptions, or calls what throws. */
 bool linkage_can_throw(struct linkage *linkage, uint32_t module);
 const struct functions *linkage_starts(struct linkage *linkage, uint32_t module);

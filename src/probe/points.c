@@ -186,11 +186,11 @@ static void find_unwinders(struct linkage *linkage, struct probe_points *points,
 }
 
 /*
- * A function that throws through a return probe would end the program. With a probe where
+ * A function that throws through a return probe would end the program. With a probe where its
  * exceptions begin that is mended (throw_enter() in bpf/); else the return must not be probed.
  */
 static void settle_throwing(struct linkage *linkage, struct candidates *candidates,
-			    struct probe_points *points, bool mended)
+			    struct probe_points *points, bool has_unwinder)
 {
 	for (size_t i = 0; i < candidates->count; i++) {
 		struct candidate *candidate = &candidates->entries[i];
@@ -198,7 +198,7 @@ static void settle_throwing(struct linkage *linkage, struct candidates *candidat
 		if (!candidate->linked->function->throws || !candidate_counts(candidate) ||
 		    !linkage_can_throw(linkage, candidate->place.module))
 			continue;
-		if (mended)
+		if (has_unwinder && linkage_has_known_unwinder(linkage, candidate->place.module))
 			points->modules[candidate->place.module].throws = true;
 		else if (candidate->linked->function->kind == PROBE_REALLOC ||
 			 candidate->linked->function->kind == PROBE_REALLOCARRAY)

@@ -389,3 +389,27 @@ has_only_dynamic_names() {
 		done
 	done
 }
+
+@test "exceptions leave operator new in a process that has another unwinder" {
+	local name
+
+	needs "$LIBRARIES/libtcmalloc.so.4" "$LIBRARIES/libgcc_s.so.1"
+	mkdir other
+	cp "$LIBRARIES/libgcc_s.so.1" other/
+	spawn one env LD_PRELOAD="$LIBRARIES/libtcmalloc.so.4" "$WORKLOADS/throws" --wait
+	ONE=$PID
+	spawn two env LD_PRELOAD="$LIBRARIES/libtcmalloc.so.4" LD_LIBRARY_PATH="$PWD/other" "$WORKLOADS/throws" --wait
+	TWO=$PID
+	wait_for_line one.out '^ready'
+	wait_for_line two.out '^ready'
+	spawn heaptap "$HEAPTAP" record --sample-bytes 1 --max-live 100000 -o both -p "$ONE,$TWO"
+	wait_for_line heaptap.err '^Starting tracking'
+	for name in one two; do
+		tell "$name" go
+		wait_for_line "$name.out" '^(site|below)='
+		tell "$name" end
+	done
+	wait_exit "$ONE"
+	wait_exit "$TWO"
+	wait_exit "$PID"
+}
