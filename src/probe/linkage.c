@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "elf/plt.h"
 #include "elf/slots.h"
 #include "elf/symbols.h"
 #include "elf/symtab.h"
@@ -363,15 +364,43 @@ static bool defines(const struct module *module, const char *name, uint64_t vadd
 	return false;
 }
 
+static bool is_stub(const struct module *module, const char *name, uint64_t vaddr)
+{
+	/* Asked for rarely: the stubs are not kept. */
+	Elf *elf CLEANUP(elf) = image_elf_new(module->image);
+	struct plt plt = {};
+	bool found = false;
+
+	if (!elf || plt_find(elf, &plt))
+		return false;
+	for (size_t i = 0; i < plt.count && !found; i++)
+		found = plt.stubs[i].start == vaddr && plt.stubs[i].name &&
+			!strcmp(plt.stubs[i].name, name);
+	free(plt.stubs);
+	return found;
+}
+
+/* Whether what memory has for a name says where the function is. */
+static bool is_bound(struct linkage *linkage, struct place slot, const char *name,
+		     struct place memory)
+{
+	if (memory.module == LINKAGE_ELSEWHERE ||
+	    defines(&linkage->modules[memory.module], name, memory.vaddr))
+		return true;
+	/* A slot that leads into its own file, but not to a definition, is not bound yet. */
+	if (memory.module == slot.module)
+		return false;
+	/* A program at fixed addresses that takes the function's has its own stub stand for it. */
+	return !linkage_imports(linkage, memory.module, name) ||
+	       !is_stub(&linkage->modules[memory.module], name, memory.vaddr);
+}
+
 static bool follow_named(struct linkage *linkage, struct place slot, const char *name,
 			 struct place *ret)
 {
 	struct place memory, named;
-	bool has_memory = follow_memory(linkage, slot, &memory);
 
-	/* A slot that leads into its own file, but not to a definition, is not bound yet. */
-	if (has_memory && (memory.module != slot.module ||
-			   defines(&linkage->modules[slot.module], name, memory.vaddr))) {
+	if (follow_memory(linkage, slot, &memory) && is_bound(linkage, slot, name, memory)) {
 		*ret = memory;
 		return true;
 	}

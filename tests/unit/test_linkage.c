@@ -2,6 +2,7 @@
 /* linkage: functions of several files, and where the words lead through which they are called. */
 #include "linkage_fixture.h"
 
+#include "elf/plt.h"
 #include "elf/slots.h"
 
 #define TEXT                                                                                       \
@@ -220,6 +221,34 @@ static void test_unrelocated(void **state)
 	close(fd);
 }
 
+/* A program at fixed addresses whose code has a function's address: that is its own stub's. */
+static void test_stub(void **state)
+{
+	int fd = memfd_create("memory", MFD_CLOEXEC);
+	struct plt plt = {};
+	struct linked linked;
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, 0x300000), 0);
+	load(&linked, fd);
+	fixture_compile(
+		"canonical", ".s",
+		TEXT "	func start\n	mov $calloc,%edi\n	call calloc@plt\n	ret\n"
+		     "	endfunc start\n",
+		"-no-pie -nostdlib -Wl,-e,start -L. -l:second");
+	linked_add_loaded(&linked, fixture_path("canonical"), 0);
+	assert_int_equal(plt_find(image_elf(linked.images[2]), &plt), 0);
+	assert_int_equal(plt.count, 1);
+	put(fd, &linked, 0, "word_calloc", plt.stubs[0].start);
+	check(&linked, 0, "word_calloc", 1, "calloc");
+	/* Anything else there is what the slot was set to. */
+	put(fd, &linked, 0, "word_calloc", linked_address(&linked, 2, "start"));
+	check(&linked, 0, "word_calloc", 2, "start");
+	free(plt.stubs);
+	linked_fini(&linked);
+	close(fd);
+}
+
 /* A program at fixed addresses has pointers without relocations. */
 static void test_fixed_address(void **state)
 {
@@ -238,9 +267,10 @@ static void test_fixed_address(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_functions),   cmocka_unit_test(test_names),
-		cmocka_unit_test(test_ifunc),	    cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_unrelocated), cmocka_unit_test(test_fixed_address),
+		cmocka_unit_test(test_functions),     cmocka_unit_test(test_names),
+		cmocka_unit_test(test_ifunc),	      cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_unrelocated),   cmocka_unit_test(test_stub),
+		cmocka_unit_test(test_fixed_address),
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
