@@ -43,23 +43,35 @@ struct functions functions_load(struct image *image)
 	return (struct functions){};
 }
 
-bool functions_begin(const struct functions *functions, uint64_t vaddr)
+static uint64_t start_of(const struct functions *functions, size_t index)
+{
+	int32_t relative;
+
+	memcpy(&relative, functions->table + index * 8, sizeof(relative));
+	return functions->base + (uint64_t)(int64_t)relative;
+}
+
+bool functions_find(const struct functions *functions, uint64_t vaddr, uint64_t *ret)
 {
 	size_t low = 0, high = functions->count;
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		uint64_t start;
-		int32_t relative;
 
-		memcpy(&relative, functions->table + middle * 8, sizeof(relative));
-		start = functions->base + (uint64_t)(int64_t)relative;
-		if (start == vaddr)
-			return true;
-		if (start < vaddr)
+		if (start_of(functions, middle) <= vaddr)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	return false;
+	if (!low)
+		return false;
+	*ret = start_of(functions, low - 1);
+	return true;
+}
+
+bool functions_begin(const struct functions *functions, uint64_t vaddr)
+{
+	uint64_t start;
+
+	return functions_find(functions, vaddr, &start) && start == vaddr;
 }

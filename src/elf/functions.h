@@ -19,6 +19,9 @@ struct functions {
 /* Empty if the image has no such table, or one in a form that linkers do not write. */
 struct functions functions_load(struct image *image);
 
+/* Where the last function begins that begins at this virtual address or before; false: none. */
+bool functions_find(const struct functions *functions, uint64_t vaddr, uint64_t *ret);
+
 /* Whether a function begins at this virtual address. */
 bool functions_begin(const struct functions *functions, uint64_t vaddr);
 

@@ -56,6 +56,14 @@ static inline bool candidate_counts(const struct candidate *candidate)
 	return !candidate->left_out.reason;
 }
 
+/*
+ * Whether what returns behind a call was entered on behalf of the candidate that makes it. Where
+ * others make the call as well, what they allocate must not be lost: better that a pool which
+ * refills itself there counts the refill, too. One that calls for all its blocks, or to move one,
+ * would count them all twice.
+ */
+bool candidate_owns(const struct candidate *candidate, const struct flow_return *ret);
+
 static inline bool candidate_frees(const struct candidate *candidate)
 {
 	return candidate->linked->function->kind == PROBE_FREE;

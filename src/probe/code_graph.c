@@ -331,8 +331,18 @@ static void handle_call(struct code_graph *graph, uint32_t index, const struct d
 		add_call(graph, index, &call);
 }
 
+static void add_part(struct code_graph *graph, uint64_t start)
+{
+	if (!graph->judging &&
+	    functions_begin(linkage_starts(graph->linkage, graph->module), start) &&
+	    grow(graph, &graph->parts, graph->part_count, &graph->part_capacity,
+		 sizeof(*graph->parts)))
+		graph->parts[graph->part_count++] = (struct code_part){.start = start};
+}
+
 static void add_path(struct code_graph *graph, uint64_t address, const struct code_state *state)
 {
+	add_part(graph, address);
 	if (grow(graph, &graph->pending, graph->pending_count, &graph->pending_capacity,
 		 sizeof(*graph->pending)))
 		graph->pending[graph->pending_count++] = (struct path){address, *state};
@@ -550,6 +560,7 @@ void code_graph_fini(struct code_graph *graph)
 {
 	free(graph->bodies);
 	free(graph->calls);
+	free(graph->parts);
 	free(graph->pending);
 	free(graph->visited);
 }

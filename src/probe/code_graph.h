@@ -57,6 +57,13 @@ struct call {
 	bool unknown;		   /* it may lead anywhere, too */
 };
 
+/* A function, as far as bodies pass through it; a body has those that it jumps to, too. */
+struct code_part {
+	uint64_t start;
+	bool is_target;
+	bool is_shared; /* see code_sharing.h */
+};
+
 struct path;
 struct visited;
 
@@ -79,6 +86,9 @@ struct code_graph {
 	struct call *calls;
 	size_t call_count;
 	size_t call_capacity;
+	struct code_part *parts; /* unordered and more than once while bodies are collected */
+	size_t part_count;
+	size_t part_capacity;
 	struct path *pending; /* of the current body */
 	size_t pending_count;
 	size_t pending_capacity;

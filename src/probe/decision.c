@@ -55,6 +55,11 @@ static bool resizes(const struct candidate *candidate)
 	}
 }
 
+bool candidate_owns(const struct candidate *candidate, const struct flow_return *ret)
+{
+	return !ret->shared || candidate->flow.delegates || resizes(candidate);
+}
+
 /* Whether all that the outer function does is seen if only the inner one is probed. */
 static bool stands_for(const struct candidates *candidates, const struct candidate *inner,
 		       const struct candidate *outer)
@@ -167,7 +172,8 @@ static void collect_places(const struct candidates *candidates, struct places *p
 		if (!candidate_counts(outer) || candidate_frees(outer))
 			continue;
 		for (size_t j = 0; j < outer->flow.return_count; j++)
-			places->entries[places->count++] = outer->flow.returns[j].place;
+			if (candidate_owns(outer, &outer->flow.returns[j]))
+				places->entries[places->count++] = outer->flow.returns[j].place;
 	}
 	if (places->count)
 		qsort(places->entries, places->count, sizeof(*places->entries), compare_places);

@@ -14,6 +14,7 @@
 #include <errno.h>
 
 #include "probe/code_graph.h"
+#include "probe/code_sharing.h"
 
 #define MAX_ROUNDS 4u
 
@@ -91,6 +92,7 @@ int flow_graph_new(struct linkage *linkage, uint32_t module, const struct place 
 {
 	struct flow_graph *graph CLEANUP(flow_graph) = calloc(1, sizeof(*graph));
 	struct code_graph *code;
+	int err;
 
 	if (!graph)
 		return -ENOMEM;
@@ -113,6 +115,9 @@ int flow_graph_new(struct linkage *linkage, uint32_t module, const struct place 
 	find_delegating(code);
 	if (code->err)
 		return code->err;
+	err = code_sharing_find(code);
+	if (err)
+		return err;
 	*ret = take_ptr(graph);
 	return 0;
 }
@@ -136,7 +141,8 @@ static int collect_tails(const struct code_graph *graph, const struct body *body
 	return 0;
 }
 
-static int add_return(struct flow *flow, uint32_t module, uint64_t vaddr, uint32_t target)
+static int add_return(const struct code_graph *graph, struct flow *flow, uint64_t vaddr,
+		      uint32_t target)
 {
 	struct flow_return *returns;
 
@@ -147,7 +153,11 @@ static int add_return(struct flow *flow, uint32_t module, uint64_t vaddr, uint32
 	if (!returns)
 		return -ENOMEM;
 	flow->returns = returns;
-	returns[flow->return_count++] = (struct flow_return){{module, vaddr}, target};
+	returns[flow->return_count++] = (struct flow_return){
+		.place = {graph->module, vaddr},
+		.target = target,
+		.shared = code_sharing_has(graph, vaddr),
+	};
 	return 0;
 }
 
@@ -163,10 +173,10 @@ static int collect_returns(const struct code_graph *graph, const struct call *ca
 		unknown |= graph->bodies[call->callee].unknown_tail;
 	}
 	if (unknown)
-		err = add_return(flow, graph->module, call->return_address, FLOW_UNKNOWN);
+		err = add_return(graph, flow, call->return_address, FLOW_UNKNOWN);
 	for (size_t i = 0; i < graph->target_count && !err; i++)
 		if (target_set_has(&targets, i))
-			err = add_return(flow, graph->module, call->return_address, i);
+			err = add_return(graph, flow, call->return_address, i);
 	return err;
 }
 

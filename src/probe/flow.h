@@ -25,6 +25,7 @@
 struct flow_return {
 	struct place place;
 	uint32_t target; /* index in the targets, or FLOW_UNKNOWN */
+	bool shared;	 /* other functions of the module make this call, too */
 };
 
 struct flow {

@@ -77,7 +77,8 @@ static int add_nested(struct linkage *linkage, struct candidates *candidates,
 		uint64_t offset;
 
 		/* Behind a call that ends its segment nothing is returned to. */
-		if (image_vaddr_to_offset(linkage_image(linkage, ret->place.module),
+		if (!candidate_owns(outer, ret) ||
+		    image_vaddr_to_offset(linkage_image(linkage, ret->place.module),
 					  ret->place.vaddr, &offset))
 			continue;
 		if (offset > UINT32_MAX)

@@ -5,8 +5,8 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "elf/reference.h"
 #include "unwind/synth.h"
 
 static int add_target(struct synth_targets *targets, uint64_t address)
@@ -30,20 +30,11 @@ int synth_targets_add(struct synth_targets *targets, const uint8_t *bytes, size_
 {
 	int err = 0;
 
-	/* call rel32: e8; lea reg,[rip + disp32]: REX.W 8d, ModRM 00 reg 101 */
-	for (size_t at = 0; !err && at + 5 <= size; at++) {
-		size_t skip;
-		int32_t distance;
+	for (size_t at = 0; !err && at < size; at++) {
+		struct reference reference;
 
-		if (bytes[at] == 0xe8)
-			skip = 1;
-		else if ((bytes[at] & 0xfb) == 0x48 && bytes[at + 1] == 0x8d &&
-			 (bytes[at + 2] & 0xc7) == 0x05 && at + 7 <= size)
-			skip = 3;
-		else
-			continue;
-		memcpy(&distance, bytes + at + skip, sizeof(distance));
-		err = add_target(targets, vaddr + at + skip + 4 + (uint64_t)(int64_t)distance);
+		if (reference_decode(bytes + at, size - at, vaddr + at, false, &reference))
+			err = add_target(targets, reference.to);
 	}
 	return err;
 }

@@ -39,6 +39,28 @@ static const char pooled[] =
 	"  void *p = malloc(n); calls++; return p; }\n"
 	"void _ZdlPv(void *p) { free(p); }\n";
 
+/* It refills itself through a function that the program may use as well (-DPROGRAM=1). */
+static const char refilled[] =
+	"#include <stddef.h>\n"
+	"void *malloc(size_t); void free(void *);\n"
+	"#define LOCAL __attribute__((noipa, visibility(\"hidden\")))\n"
+	"static char *block; static size_t left, calls;\n"
+	"LOCAL void *checked(size_t n) { void *p = malloc(n); if (!p) __builtin_trap(); return p; "
+	"}\n"
+	"LOCAL void refill(void) { block = checked(65536); left = 65536; }\n"
+	"#if HEADERS\n"
+	"void *_Znwm(size_t n) { return (char *)checked(n + 16) + 16; }\n"
+	"void *_Znam(size_t n) { return n < left ? block + (left -= n) : (char *)checked(n + 16) + "
+	"16; }\n"
+	"void _ZdlPv(void *p) { free((char *)p - 16); calls++; }\n"
+	"#else\n"
+	"void *_Znwm(size_t n) { if (left < n) refill(); left -= n; return block + left; }\n"
+	"void _ZdlPv(void *p) { calls++; }\n"
+	"#endif\n"
+	"#if PROGRAM\n"
+	"void *program(size_t n) { calls++; return (char *)checked(n + 1) + 1; }\n"
+	"#endif\n";
+
 static const char forwarder[] =
 	"#define _GNU_SOURCE\n"
 	"#include <dlfcn.h>\n#include <stddef.h>\n"
@@ -165,6 +187,38 @@ static void test_own_way(void **state)
 		check_base(&linked, 1);
 		linked_fini(&linked);
 	}
+}
+
+static void check_refilled(const char *options, const char *points, size_t foreign)
+{
+	char style[256];
+	struct linked linked;
+
+	for (size_t i = 0; i < ARRAY_SIZE(styles); i++) {
+		/* Functions are told apart by their unwind information. */
+		if (strstr(styles[i], "-fno-asynchronous"))
+			continue;
+		snprintf(style, sizeof(style), "%s %s", styles[i], options);
+		linked_init(&linked, -1, NULL);
+		fixture_compile("refilled", ".c", refilled, style);
+		linked_add(&linked, fixture_path("refilled"));
+		add_base(&linked);
+		linked_find(&linked);
+		linked_check_points(&linked, 0, points);
+		assert_int_equal(linked.points->modules[0].foreign_count, foreign);
+		check_base(&linked, 1);
+		linked_fini(&linked);
+	}
+}
+
+/* What the program allocates must not be taken for a refill, only because a refill is, too. */
+static void test_shared_helper(void **state)
+{
+	check_refilled("-DPROGRAM=0", "_Znwm _ZdlPv", 1);
+	check_refilled("-DPROGRAM=1", "_Znwm _ZdlPv", 0);
+	/* Each block would count twice. */
+	check_refilled("-DHEADERS=1 -DPROGRAM=0", "_Znwm _Znam _ZdlPv", 1);
+	check_refilled("-DHEADERS=1 -DPROGRAM=1", "_Znwm _Znam _ZdlPv", 1);
 }
 
 static void test_forwarder(void **state)
@@ -384,15 +438,11 @@ static void test_lazy(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_operators),
-		cmocka_unit_test(test_own_way),
-		cmocka_unit_test(test_forwarder),
-		cmocka_unit_test(test_bootstrapping),
-		cmocka_unit_test(test_no_other),
-		cmocka_unit_test(test_chain),
-		cmocka_unit_test(test_call_of_forwarder),
-		cmocka_unit_test(test_local_names),
-		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_operators),     cmocka_unit_test(test_own_way),
+		cmocka_unit_test(test_shared_helper), cmocka_unit_test(test_forwarder),
+		cmocka_unit_test(test_bootstrapping), cmocka_unit_test(test_no_other),
+		cmocka_unit_test(test_chain),	      cmocka_unit_test(test_call_of_forwarder),
+		cmocka_unit_test(test_local_names),   cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_lazy),
 	};
 
