@@ -60,6 +60,17 @@ bool candidate_owns(const struct candidate *candidate, const struct flow_return 
 	return !ret->shared || candidate->flow.delegates || resizes(candidate);
 }
 
+static bool aligns(const struct candidate *candidate)
+{
+	switch (candidate->linked->function->kind) {
+	case PROBE_MEMALIGN:
+	case PROBE_OUT_ALLOC:
+		return true;
+	default:
+		return false;
+	}
+}
+
 /* Whether all that the outer function does is seen if only the inner one is probed. */
 static bool stands_for(const struct candidates *candidates, const struct candidate *inner,
 		       const struct candidate *outer)
@@ -67,6 +78,9 @@ static bool stands_for(const struct candidates *candidates, const struct candida
 	/* One that calls malloc may give the old block back by itself. */
 	if (resizes(outer))
 		return resizes(inner);
+	/* One that calls malloc for more gives out an address further on. */
+	if (aligns(outer))
+		return aligns(inner);
 	/* What an allocator counts it must see freed; what comes before the block may be its own.
 	 */
 	if (candidate_frees(outer) && inner->place.module != outer->place.module)

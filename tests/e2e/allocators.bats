@@ -217,6 +217,10 @@ preloaded() {
 	grep -qE '^site=call_free_aligned_sized alloc_objects=10 .* inuse_objects=0 ' calls.truth
 }
 
+@test "an allocator that cuts aligned blocks out of malloc's" {
+	commands "" "$WORKLOADS/lib/cut.so" "${ALL_PROGRAMS[@]}"
+}
+
 @test "every way to attach" {
 	local mode
 

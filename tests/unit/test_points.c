@@ -241,8 +241,12 @@ static const char decisions[] = ASM_MACROS
 	"	mark r_posix\n	pop %rdi\n	xor %eax,%eax\n	ret\n"
 	"1:	xor %eax,%eax\n	ret\n	endfunc posix_memalign\n"
 	"	func tc_posix_memalign\n	test %rsi,%rsi\n	je 1f\n	push %rdi\n"
-	"	call m\n	pop %rdi\n	xor %eax,%eax\n	ret\n"
+	"	call memalign\n	pop %rdi\n	xor %eax,%eax\n	ret\n"
+	"	.hidden memalign\n"
 	"1:	mov $22,%eax\n	ret\n	endfunc tc_posix_memalign\n"
+	/* cuts its block out of malloc's, which begins before it */
+	"	func tc_memalign\n	push %rdi\n	call m\n	mark r_cut\n	pop %rdi\n"
+	"	add $63,%rax\n	and $-64,%rax\n	ret\n	endfunc tc_memalign\n"
 	/* a free that does nothing by itself on some ways is not known from one that frees */
 	"	func cfree\n	test %rdi,%rdi\n	jne f\n	xor %eax,%eax\n	ret\n"
 	"	endfunc cfree\n"
@@ -261,7 +265,7 @@ static void test_decisions(void **state)
 	load(&linked, "decisions", ".s", decisions, "-shared -nostdlib -Wl,--eh-frame-hdr");
 	linked_check_points(&linked, 0,
 			    "malloc free realloc calloc _Znwm _Znam aligned_alloc tc_newarray "
-			    "memalign posix_memalign cfree mi_malloc mi_free");
+			    "memalign posix_memalign tc_memalign cfree mi_malloc mi_free");
 	check_point(&linked, "realloc", PROBE_REALLOC, 0);
 	check_point(&linked, "memalign", PROBE_MEMALIGN, PROBE_SKIP_SMALL_ALIGN);
 	check_left_out(&linked, 0, "reallocarray", "realloc");
@@ -269,7 +273,7 @@ static void test_decisions(void **state)
 	check_left_out(&linked, 0, "tc_valloc", "malloc");
 	check_left_out(&linked, 0, "mallocx", "malloc");
 	check_left_out(&linked, 0, "_ZnwmSt11align_val_t", "memalign");
-	check_left_out(&linked, 0, "tc_posix_memalign", "malloc");
+	check_left_out(&linked, 0, "tc_posix_memalign", "memalign");
 	check_left_out(&linked, 0, "tc_free", "free");
 	check_left_out(&linked, 0, "mi_new", "mi_malloc");
 	assert_true(linked_has_nested(&linked, 0, "r_realloc"));
@@ -278,7 +282,8 @@ static void test_decisions(void **state)
 	assert_true(linked_has_nested(&linked, 0, "r_middle"));
 	assert_true(linked_has_nested(&linked, 0, "r_newarray"));
 	assert_true(linked_has_nested(&linked, 0, "r_posix"));
-	assert_int_equal(linked.points->modules[0].nested_count, 6);
+	assert_true(linked_has_nested(&linked, 0, "r_cut"));
+	assert_int_equal(linked.points->modules[0].nested_count, 7);
 	assert_int_equal(linked.points->modules[0].foreign_count, 0);
 	linked_fini(&linked);
 }

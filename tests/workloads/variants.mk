@@ -90,7 +90,7 @@ $(OUTPUT)/workloads/lib/own.o: tests/fixtures/own_allocator.c
 
 # Libraries: an allocator of its own, under several names, and what stands in front of one.
 LIBRARY = $(CC) -std=gnu17 -g -fPIC -shared -fno-builtin -Wall -Wextra -Werror -D_GNU_SOURCE -Wl,-soname,$(@F) -MMD -MP -MF $@.d
-LIBRARIES := own acme je _rjem forward_jump forward_call forward_header deepbind
+LIBRARIES := own cut acme je _rjem forward_jump forward_call forward_header deepbind
 
 define library_rule
 $(OUTPUT)/workloads/lib/$(1).so: tests/fixtures/$(2).c
@@ -99,6 +99,7 @@ $(OUTPUT)/workloads/lib/$(1).so: tests/fixtures/$(2).c
 	$$(Q)$$(LIBRARY) $(3) $$< -o $$@
 endef
 $(eval $(call library_rule,own,own_allocator,-O2 -DPREFIX=))
+$(eval $(call library_rule,cut,own_allocator,-O2 -DPREFIX= -DCUT))
 $(eval $(call library_rule,acme,own_allocator,-O2 -DPREFIX=acme_))
 $(eval $(call library_rule,je,own_allocator,-O2 -DPREFIX=je_ -DJEMALLOC_API))
 $(eval $(call library_rule,_rjem,own_allocator,-O2 -DPREFIX=_rjem_ -DJEMALLOC_API))
