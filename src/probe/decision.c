@@ -248,7 +248,7 @@ static bool calls_out(struct linkage *linkage, const struct candidates *candidat
 		uint32_t target = flow->returns[i].target;
 
 		if (target == FLOW_UNKNOWN)
-			calls |= linkage_imports(linkage, candidate->place.module, "dlsym");
+			calls |= linkage_looks_up(linkage, candidate->place.module);
 		else
 			calls |=
 				candidates->entries[target].place.module != candidate->place.module;
@@ -360,13 +360,16 @@ static void settle_jumps_of(struct candidates *candidates, struct candidate *out
 /*
  * A forwarder with a way of its own, mostly for what is allocated while dlsym() runs. By their name
  * all calls find the first file's function, so the others are reached through it. The order of the
- * files is certain before they run only.
+ * files is certain before they run only. Where nothing is looked up, the pointer is a hook of its
+ * own.
  */
-static void settle_unknown_jump(const struct linkage *linkage, struct candidates *candidates,
+static void settle_unknown_jump(struct linkage *linkage, struct candidates *candidates,
 				struct candidate *outer)
 {
 	bool first = outer->linked->exported && !linkage_is_loaded(linkage, outer->place.module);
 
+	if (!linkage_looks_up(linkage, outer->place.module))
+		return;
 	for (size_t i = 0; i < candidates->count && candidate_counts(outer); i++) {
 		struct candidate *other = &candidates->entries[i];
 

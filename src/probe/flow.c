@@ -102,8 +102,7 @@ int flow_graph_new(struct linkage *linkage, uint32_t module, const struct place 
 	code->targets = targets;
 	code->max_depth = max_depth;
 	code->target_count = target_count < FLOW_MAX_TARGETS ? target_count : FLOW_MAX_TARGETS;
-	code->has_dlsym = linkage_imports(linkage, module, "dlsym") ||
-			  linkage_imports(linkage, module, "dlvsym");
+	code->has_dlsym = linkage_looks_up(linkage, module);
 	ZydisDecoderInit(&code->decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
 	for (size_t i = 0; i < code->target_count; i++)
 		if (targets[i].module == module)

@@ -276,6 +276,12 @@ bool linkage_imports(struct linkage *linkage, uint32_t module, const char *name)
 	return false;
 }
 
+bool linkage_looks_up(struct linkage *linkage, uint32_t module)
+{
+	return linkage_imports(linkage, module, "dlsym") ||
+	       linkage_imports(linkage, module, "dlvsym");
+}
+
 static bool place_of(const struct linkage *linkage, uint64_t address, struct place *ret)
 {
 	uint64_t offset;

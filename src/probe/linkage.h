@@ -82,5 +82,7 @@ const char *linkage_slot_name(struct linkage *linkage, struct place slot);
 bool linkage_follow(struct linkage *linkage, struct place slot, struct place *ret);
 /* Whether the module imports a function of this name. */
 bool linkage_imports(struct linkage *linkage, uint32_t module, const char *name);
+/* Whether it looks functions up while it runs: by dlsym() or dlvsym(). */
+bool linkage_looks_up(struct linkage *linkage, uint32_t module);
 
 #endif

@@ -118,6 +118,15 @@ static const char own_pointers[] =
 	"void free(void *p) { free_pointer(p); }\n"
 	"void *find(const char *name) { return dlsym(RTLD_DEFAULT, name); }\n";
 
+/* Its own hook, which nobody has set. */
+static const char hooked[] =
+	"#include <stddef.h>\n"
+	"static char pool[4096]; static size_t used;\n"
+	"static void *(*hook)(size_t);\n"
+	"void set_hook(void *(*to)(size_t)) { hook = to; }\n"
+	"void *malloc(size_t n) { return hook ? hook(n) : pool + (used += n) - n; }\n"
+	"void free(void *p) { used -= p != 0; }\n";
+
 #define SHARED "-shared -fPIC -fno-builtin -nostartfiles "
 
 static const char *const styles[] = {
@@ -227,6 +236,7 @@ static void test_forwarder(void **state)
 		check_source(forwarder, styles[i], "");
 		check_source(self_replacing, styles[i], "");
 		check_source(own_pointers, styles[i], "malloc free");
+		check_source(hooked, styles[i], "malloc free");
 	}
 }
 
