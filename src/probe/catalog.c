@@ -68,7 +68,13 @@ const struct catalog_function catalog_functions[] = {
 	THROWING_ALIGNED("__size_returning_new_aligned"),
 	THROWING_ALIGNED("__size_returning_new_aligned_hot_cold"),
 	THROWING("tcmalloc_size_returning_operator_new"),
+	THROWING("tcmalloc_size_returning_operator_new_hot_cold"),
+	THROWING_ALIGNED("tcmalloc_size_returning_operator_new_aligned"),
+	THROWING_ALIGNED("tcmalloc_size_returning_operator_new_aligned_hot_cold"),
 	ALLOC("tcmalloc_size_returning_operator_new_nothrow", 0),
+	ALLOC("tcmalloc_size_returning_operator_new_hot_cold_nothrow", 0),
+	ALIGNED("tcmalloc_size_returning_operator_new_aligned_nothrow", 0, 1),
+	ALIGNED("tcmalloc_size_returning_operator_new_aligned_hot_cold_nothrow", 0, 1),
 
 	/* gperftools' own names for operator new and delete */
 	THROWING("tc_new"), THROWING("tc_newarray"),
@@ -108,6 +114,8 @@ const struct catalog_function catalog_functions[] = {
 	{"mi_new_realloc", PROBE_REALLOC, 1, NONE, 0, false, true},
 	{"mi_new_reallocn", PROBE_REALLOCARRAY, 2, 1, 0, false, true},
 	FREE("mi_free_size", 0), FREE("mi_free_aligned", 0), FREE("mi_free_size_aligned", 0),
+	{"mi_heap_alloc_new", PROBE_ALLOC, 1, NONE, NONE, false, true},
+	{"mi_heap_alloc_new_n", PROBE_CALLOC, 2, 1, NONE, false, true},
 	ALLOC("mi_heap_malloc", 1), ALLOC("mi_heap_zalloc", 1), ALLOC("mi_heap_malloc_small", 1),
 	CALLOC("mi_heap_calloc", 1, 2), CALLOC("mi_heap_mallocn", 1, 2),
 	ALIGNED("mi_heap_malloc_aligned", 1, 2), ALIGNED("mi_heap_malloc_aligned_at", 1, 2),

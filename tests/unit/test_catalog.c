@@ -55,6 +55,8 @@ static void test_prefixes(void **state)
 	assert_true(knows("mi_realloc", NULL));
 	assert_true(knows("rpmalloc", NULL));
 	assert_true(knows("scudo_malloc", NULL));
+	assert_true(knows("mi_heap_alloc_new_n", NULL));
+	assert_true(knows("tcmalloc_size_returning_operator_new_aligned_hot_cold_nothrow", NULL));
 	assert_false(knows("je__Znwm", NULL));
 	assert_false(knows("my_malloc", NULL));
 	assert_true(knows("my_malloc", "my_"));

@@ -64,6 +64,8 @@ SIMPLE(heap_malloc_aligned, mi_heap_malloc_aligned(heap, size, 64))
 SIMPLE(heap_malloc_aligned_at, mi_heap_malloc_aligned_at(heap, size, 64, 8))
 SIMPLE(heap_zalloc_aligned, mi_heap_zalloc_aligned(heap, size, 64))
 SIMPLE(heap_calloc_aligned, mi_heap_calloc_aligned(heap, size / 8, 8, 64))
+SIMPLE(heap_alloc_new, mi_heap_alloc_new(heap, size))
+SIMPLE(heap_alloc_new_n, mi_heap_alloc_new_n(heap, size / 8, 8))
 SIMPLE(heap_realloc_null, mi_heap_realloc(heap, opaque(NULL), size))
 
 RESIZE(api_realloc, mi_realloc(old.ptr, new_size))
@@ -197,6 +199,8 @@ static struct block (*const calls[])(size_t) = {
 	heap_malloc_aligned_at,
 	heap_zalloc_aligned,
 	heap_calloc_aligned,
+	heap_alloc_new,
+	heap_alloc_new_n,
 	heap_realloc_null,
 	api_realloc,
 	api_reallocn,
