@@ -26,6 +26,8 @@
 #define BUILD_ID_MAX_SIZE 64u
 #define INTERP_MAX_SIZE	  4096u
 #define DYNAMIC_MAX_SIZE  65536u
+/* Of programs: linkers make some ten. The bound is that of the sum of what is read for each. */
+#define PHDRS_MAX 1024u
 
 #define PAGE_SIZE 4096u
 
@@ -264,7 +266,7 @@ static int load_segments(struct image *image, bool fixed)
 	bool interp = false;
 	size_t count;
 
-	if (elf_getphdrnum(image->elf, &count))
+	if (elf_getphdrnum(image->elf, &count) || count > PHDRS_MAX)
 		return -ENOEXEC;
 	image->segments = calloc(count ? count : 1, sizeof(*image->segments));
 	if (!image->segments)

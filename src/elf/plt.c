@@ -4,7 +4,7 @@
  * through a slot of the GOT, and the relocation of that slot names the function (x86-64 psABI,
  * "Procedure Linkage Table"):
  *
- *   [endbr64] [bnd] jmp *SLOT(%rip)          .plt, .plt.sec, .plt.got
+ *   [endbr64] [bnd] jmp *SLOT(%rip)          .plt, .plt.sec, .plt.got; once .plt.bnd
  *   endbr64; push $INDEX; [bnd] jmp PLT0     .plt beside a .plt.sec: index into .rela.plt
  */
 #include "elf/plt.h"
@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "elf/section.h"
 #include "elf/slots.h"
 #include "util/cleanup.h"
 #include "util/cursor.h"
@@ -29,15 +30,6 @@ struct finder {
 	struct plt *plt;
 	size_t capacity;
 };
-
-static const char *section_name(Elf *elf, const GElf_Shdr *shdr)
-{
-	size_t index;
-	const char *name =
-		elf_getshdrstrndx(elf, &index) ? NULL : elf_strptr(elf, index, shdr->sh_name);
-
-	return name ? name : "";
-}
 
 static int index_slots(struct finder *finder)
 {
@@ -131,19 +123,19 @@ static int add_stubs(struct finder *finder, const Elf_Data *data, const GElf_Shd
 
 static int find_stubs(struct finder *finder)
 {
-	Elf_Scn *scn = NULL;
-	GElf_Shdr shdr;
+	static const char *const sections[] = {".plt", ".plt.sec", ".plt.got", ".plt.bnd"};
 	int err;
 
 	err = slots_load(finder->elf, &finder->slots);
 	if (err || !finder->slots.count)
 		return err;
 	err = index_slots(finder);
-	while (!err && (scn = elf_nextscn(finder->elf, scn))) {
+	for (size_t i = 0; i < ARRAY_SIZE(sections) && !err; i++) {
 		const Elf_Data *data;
+		GElf_Shdr shdr;
+		Elf_Scn *scn = section_find(finder->elf, sections[i], &shdr);
 
-		if (!gelf_getshdr(scn, &shdr) || !(shdr.sh_flags & SHF_EXECINSTR) ||
-		    strncmp(section_name(finder->elf, &shdr), ".plt", 4))
+		if (!scn || !(shdr.sh_flags & SHF_EXECINSTR))
 			continue;
 		if (shdr.sh_type == SHT_NOBITS || shdr.sh_size > STUBS_MAX_BYTES)
 			continue;

@@ -5,6 +5,7 @@
 #include <gelf.h>
 #include <string.h>
 
+#include "elf/section.h"
 #include "util/cursor.h"
 
 /* What one section may have before it is taken for damage. */
@@ -31,13 +32,13 @@ static const Elf_Data *bounded_data(Elf_Scn *scn, const GElf_Shdr *shdr)
 	return data && data->d_buf && data->d_size ? data : NULL;
 }
 
-static const char *section_name(Elf *elf, const GElf_Shdr *shdr)
+/* The relocations of the first section of that name: a second one is no linker's work. */
+static const Elf_Data *find_relocations(Elf *elf, const char *name)
 {
-	size_t index;
-	const char *name =
-		elf_getshdrstrndx(elf, &index) ? NULL : elf_strptr(elf, index, shdr->sh_name);
+	GElf_Shdr shdr;
+	Elf_Scn *scn = section_find(elf, name, &shdr);
 
-	return name ? name : "";
+	return scn && shdr.sh_type == SHT_RELA ? bounded_data(scn, &shdr) : NULL;
 }
 
 static struct symbols find_symbols(Elf *elf)
@@ -103,25 +104,16 @@ static int compare_slots(const void *a, const void *b)
 
 int slots_load(Elf *elf, struct slots *ret)
 {
+	const Elf_Data *plt = find_relocations(elf, ".rela.plt");
+	const Elf_Data *others = find_relocations(elf, ".rela.dyn");
 	struct symbols symbols = find_symbols(elf);
 	struct slots slots = {};
-	Elf_Scn *scn = NULL;
-	GElf_Shdr shdr;
 	int err = 0;
 
-	while (!err && (scn = elf_nextscn(elf, scn))) {
-		const Elf_Data *data;
-		const char *name;
-
-		if (!gelf_getshdr(scn, &shdr) || shdr.sh_type != SHT_RELA)
-			continue;
-		name = section_name(elf, &shdr);
-		if (strcmp(name, ".rela.plt") && strcmp(name, ".rela.dyn"))
-			continue;
-		data = bounded_data(scn, &shdr);
-		if (data)
-			err = add_section(elf, &symbols, data, !strcmp(name, ".rela.plt"), &slots);
-	}
+	if (plt)
+		err = add_section(elf, &symbols, plt, true, &slots);
+	if (others && !err)
+		err = add_section(elf, &symbols, others, false, &slots);
 	if (err) {
 		slots_fini(&slots);
 		return err;
@@ -149,20 +141,9 @@ static bool find_relative(const Elf_Data *data, uint64_t address, uint64_t *ret)
 
 bool slots_find_relative(Elf *elf, uint64_t address, uint64_t *ret)
 {
-	Elf_Scn *scn = NULL;
-	GElf_Shdr shdr;
+	const Elf_Data *data = find_relocations(elf, ".rela.dyn");
 
-	while ((scn = elf_nextscn(elf, scn))) {
-		const Elf_Data *data;
-
-		if (!gelf_getshdr(scn, &shdr) || shdr.sh_type != SHT_RELA ||
-		    strcmp(section_name(elf, &shdr), ".rela.dyn"))
-			continue;
-		data = bounded_data(scn, &shdr);
-		if (data && find_relative(data, address, ret))
-			return true;
-	}
-	return false;
+	return data && find_relative(data, address, ret);
 }
 
 const struct slot *slots_at(const struct slots *slots, uint64_t address)

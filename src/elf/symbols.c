@@ -233,7 +233,7 @@ static int load_table(struct symbols *symbols, Elf *elf, Elf_Scn *scn, const GEl
 	return err;
 }
 
-/* Adds the symbols of an image's table of one type. */
+/* Adds the symbols of an image's table of one type; a second one is no linker's work. */
 int symbols_add_tables(struct symbols *symbols, Elf *elf, uint32_t type)
 {
 	_cleanup_free_ struct section *sections = NULL;
@@ -249,7 +249,7 @@ int symbols_add_tables(struct symbols *symbols, Elf *elf, uint32_t type)
 		if (!gelf_getshdr(scn, &shdr))
 			return -ENOEXEC;
 		if (shdr.sh_type == type)
-			err = load_table(symbols, elf, scn, &shdr, &table);
+			return load_table(symbols, elf, scn, &shdr, &table);
 	}
 	return err;
 }

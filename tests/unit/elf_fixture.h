@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <elf.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,6 +98,34 @@ static inline int fixture_memfd(const uint8_t *bytes, size_t size)
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, bytes, size), size);
 	return fd;
+}
+
+static inline Elf64_Shdr *fixture_section(uint8_t *bytes, const char *name)
+{
+	const Elf64_Ehdr *ehdr = (Elf64_Ehdr *)bytes;
+	Elf64_Shdr *shdrs = (Elf64_Shdr *)(bytes + ehdr->e_shoff);
+	const char *names = (char *)bytes + shdrs[ehdr->e_shstrndx].sh_offset;
+
+	for (size_t i = 0; i < ehdr->e_shnum; i++)
+		if (!strcmp(names + shdrs[i].sh_name, name))
+			return &shdrs[i];
+	fail_msg("no section '%s'", name);
+	return NULL;
+}
+
+/* The file of a path with one section there twice, in place of another one behind it. */
+static inline struct image *fixture_open_repeated(const char *path, const char *name,
+						  const char *replaced)
+{
+	struct image *image = NULL;
+	size_t size;
+	uint8_t *bytes = fixture_read(path, &size);
+
+	assert_true(fixture_section(bytes, name) < fixture_section(bytes, replaced));
+	*fixture_section(bytes, replaced) = *fixture_section(bytes, name);
+	assert_int_equal(image_open(fixture_memfd(bytes, size), path, &image), 0);
+	free(bytes);
+	return image;
 }
 
 /* Calls check with many damaged copies of a file: cut short, and with bytes changed. */

@@ -209,6 +209,32 @@ static void test_hostile_segments(void **state)
 	assert_string_equal(image_build_id(image), "");
 }
 
+/* More headers than any program has would make the loader read as many parts of the file. */
+static void test_many_headers(void **state)
+{
+	struct {
+		Elf64_Ehdr ehdr;
+		Elf64_Phdr phdrs[1025];
+	} file = {
+		.ehdr =
+			{
+				.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64,
+					    ELFDATA2LSB, EV_CURRENT},
+				.e_type = ET_DYN,
+				.e_machine = EM_X86_64,
+				.e_version = EV_CURRENT,
+				.e_ehsize = sizeof(Elf64_Ehdr),
+				.e_phoff = sizeof(Elf64_Ehdr),
+				.e_phentsize = sizeof(Elf64_Phdr),
+				.e_phnum = 1024,
+			},
+	};
+
+	assert_int_equal(open_bytes(&file, sizeof(file)), 0);
+	file.ehdr.e_phnum++;
+	assert_int_equal(open_bytes(&file, sizeof(file)), -ENOEXEC);
+}
+
 static void check_damaged(int fd)
 {
 	struct image *image CLEANUP(image) = NULL;
@@ -247,11 +273,17 @@ static void test_truncated_later(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_program), cmocka_unit_test(test_fixed_address),
-		cmocka_unit_test(test_library), cmocka_unit_test(test_library_with_interpreter),
-		cmocka_unit_test(test_bias),	cmocka_unit_test(test_bytes),
-		cmocka_unit_test(test_not_elf), cmocka_unit_test(test_hostile_segments),
-		cmocka_unit_test(test_damage),	cmocka_unit_test(test_truncated_later),
+		cmocka_unit_test(test_program),
+		cmocka_unit_test(test_fixed_address),
+		cmocka_unit_test(test_library),
+		cmocka_unit_test(test_library_with_interpreter),
+		cmocka_unit_test(test_bias),
+		cmocka_unit_test(test_bytes),
+		cmocka_unit_test(test_not_elf),
+		cmocka_unit_test(test_hostile_segments),
+		cmocka_unit_test(test_many_headers),
+		cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_truncated_later),
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);

@@ -3,6 +3,7 @@
 #include "linkage_fixture.h"
 
 #include "elf/functions.h"
+#include "elf/plt.h"
 #include "elf/slots.h"
 
 static const char source[] =
@@ -131,6 +132,35 @@ static void test_functions(void **state)
 	image_free(image);
 }
 
+/* Each section is read once: a small file could have them by the thousand, all with its bytes. */
+static void test_repeated(void **state)
+{
+	static const char *const names[] = {".rela.dyn", ".rela.plt", ".plt"};
+	struct image *image;
+	struct slots slots, repeated;
+	struct plt plt, repeated_plt;
+
+	fixture_compile("once", ".c", source, "-shared -fPIC -O2 -fno-builtin -Wl,-z,lazy");
+	image = fixture_open(fixture_path("once"));
+	assert_int_equal(slots_load(image_elf(image), &slots), 0);
+	assert_int_equal(plt_find(image_elf(image), &plt), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct image *twice =
+			fixture_open_repeated(fixture_path("once"), names[i], ".comment");
+
+		assert_int_equal(slots_load(image_elf(twice), &repeated), 0);
+		assert_int_equal(repeated.count, slots.count);
+		slots_fini(&repeated);
+		assert_int_equal(plt_find(image_elf(twice), &repeated_plt), 0);
+		assert_int_equal(repeated_plt.count, plt.count);
+		free(repeated_plt.stubs);
+		image_free(twice);
+	}
+	slots_fini(&slots);
+	free(plt.stubs);
+	image_free(image);
+}
+
 static void check_damaged(int fd)
 {
 	struct image *image CLEANUP(image) = NULL;
@@ -165,7 +195,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lazy),	 cmocka_unit_test(test_no_plt),
 		cmocka_unit_test(test_relative), cmocka_unit_test(test_functions),
-		cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_repeated), cmocka_unit_test(test_damage),
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);

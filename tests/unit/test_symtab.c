@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "elf/symbols.h"
 #include "elf/symtab.h"
 
 /* Symbols of every kind, laid out by hand: 16 bytes each. */
@@ -207,6 +208,26 @@ static void test_undefined(void **state)
 	unload(&loaded);
 }
 
+/* A small file could have tables by the thousand, each with names of the same bytes. */
+static void test_repeated(void **state)
+{
+	struct symbols once = {}, twice = {};
+	struct image *image, *repeated;
+
+	fixture_compile("once", ".c", "int f(void) { return 1; } int g(void) { return f(); }",
+			"-shared -fPIC -nostdlib");
+	image = fixture_open(fixture_path("once"));
+	repeated = fixture_open_repeated(fixture_path("once"), ".dynsym", ".comment");
+	assert_int_equal(symbols_add_tables(&once, image_elf(image), SHT_DYNSYM), 0);
+	assert_int_equal(symbols_add_tables(&twice, image_elf(repeated), SHT_DYNSYM), 0);
+	assert_in_range(once.count, 2, 10);
+	assert_int_equal(twice.count, once.count);
+	symbols_fini(&once);
+	symbols_fini(&twice);
+	image_free(image);
+	image_free(repeated);
+}
+
 static void test_no_symbols(void **state)
 {
 	struct image *image CLEANUP(image) = NULL;
@@ -388,12 +409,12 @@ static void test_damaged_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rules),	      cmocka_unit_test(test_stripped),
-		cmocka_unit_test(test_versions),      cmocka_unit_test(test_ifunc),
-		cmocka_unit_test(test_undefined),     cmocka_unit_test(test_no_symbols),
-		cmocka_unit_test(test_damage),	      cmocka_unit_test(test_plt),
-		cmocka_unit_test(test_names_only),    cmocka_unit_test(test_debug_file),
-		cmocka_unit_test(test_damaged_names),
+		cmocka_unit_test(test_rules),	   cmocka_unit_test(test_stripped),
+		cmocka_unit_test(test_versions),   cmocka_unit_test(test_ifunc),
+		cmocka_unit_test(test_undefined),  cmocka_unit_test(test_repeated),
+		cmocka_unit_test(test_no_symbols), cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_plt),	   cmocka_unit_test(test_names_only),
+		cmocka_unit_test(test_debug_file), cmocka_unit_test(test_damaged_names),
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
