@@ -60,7 +60,8 @@ static __always_inline bool is_nested(__u32 serial, __u32 image, __u64 sp, __u64
 		loss_add(LOSS_NESTED_UNKNOWN, bytes);
 		return false;
 	}
-	if (nested_kinds & NESTED_HERE) {
+	/* What is further away is in another image. */
+	if (nested_kinds & NESTED_HERE && !((address - base) >> 32)) {
 		key = nested_call_here(image, address - base);
 		if (bpf_map_lookup_elem(&nested_calls, &key))
 			return true;
