@@ -260,6 +260,10 @@ static int take_in_module(struct allocators *allocators, const struct linkage *l
 	if (!module->is_new)
 		return 0;
 	note_searched(allocators, image_path(module->image));
+	if (linkage_is_truncated(linkage, index))
+		log_warning("'%s' has more than %d allocation functions by name: the others are "
+			    "not probed",
+			    image_path(module->image), LINKAGE_MAX_FUNCTIONS);
 	if (image_interpreter(module->image))
 		allocators->may_come = true;
 	linkage_functions(linkage, index, &count);

@@ -152,6 +152,17 @@ static bool stub_slot(struct code_graph *graph, uint64_t address, uint64_t *ret)
 	       slot_operand(&insn, &operands[0], address, ret);
 }
 
+/* Takes one off those that may still be looked at. */
+static bool count_instruction(struct code_graph *graph)
+{
+	if (!graph->instructions) {
+		graph->truncated = true;
+		return false;
+	}
+	graph->instructions--;
+	return true;
+}
+
 /*
  * Whether a function asks dlsym(): by it a forwarder's pointers are often initialized, to be
  * replaced by what is found. Its calls are looked into as far as `depth`.
@@ -164,7 +175,9 @@ static bool asks_dlsym(struct code_graph *graph, uint64_t address, unsigned int 
 	ZyanU64 callee;
 	uint64_t slot;
 
-	for (size_t i = 0; i < MAX_INITIALIZER && decode(graph, address, &insn, operands); i++) {
+	for (size_t i = 0; i < MAX_INITIALIZER && count_instruction(graph) &&
+			   decode(graph, address, &insn, operands);
+	     i++) {
 		bool calls = insn.meta.category == ZYDIS_CATEGORY_CALL;
 		bool direct = calls && operands[0].type == ZYDIS_OPERAND_TYPE_IMMEDIATE &&
 			      ZYAN_SUCCESS(ZydisCalcAbsoluteAddress(&insn, &operands[0], address,
@@ -520,11 +533,8 @@ static void follow_path(struct code_graph *graph, uint32_t index, struct path pa
 	bool ended = false;
 
 	while (visit(graph, path.address, &path.state)) {
-		if (!graph->instructions) {
-			graph->truncated = true;
+		if (!count_instruction(graph))
 			return;
-		}
-		graph->instructions--;
 		if (!decode(graph, path.address, &insn, operands)) {
 			fall_out(graph, index, &path, ended);
 			return;

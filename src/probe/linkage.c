@@ -30,6 +30,7 @@ struct module {
 	struct symtab *symtab; /* NULL if there is none, too */
 	struct slots slots;
 	struct functions starts;
+	bool truncated;
 	bool has_symtab;
 	bool has_slots;
 	bool has_starts;
@@ -84,6 +85,10 @@ static int add_function(const struct linkage *linkage, struct module *module, co
 	added.function = catalog_lookup(name, linkage->extra_prefix, &added.family);
 	if (!added.function)
 		return 0;
+	if (module->function_count == LINKAGE_MAX_FUNCTIONS) {
+		module->truncated = true;
+		return 0;
+	}
 	for (size_t i = 0; i < module->function_count; i++) {
 		if (module->functions[i].start != added.start ||
 		    strcmp(module->functions[i].name, name))
@@ -186,6 +191,11 @@ struct image *linkage_image(const struct linkage *linkage, uint32_t module)
 bool linkage_is_loaded(const struct linkage *linkage, uint32_t module)
 {
 	return linkage->modules[module].bias != LINKAGE_NOT_LOADED;
+}
+
+bool linkage_is_truncated(const struct linkage *linkage, uint32_t module)
+{
+	return linkage->modules[module].truncated;
 }
 
 const struct linked_function *linkage_functions(const struct linkage *linkage, uint32_t module,

@@ -32,6 +32,9 @@ struct linked_function {
 	bool exported;	     /* other files find it by its name */
 };
 
+/* Of a module; the catalog's largest allocator has some 150. What comes after these is left out. */
+#define LINKAGE_MAX_FUNCTIONS 4096
+
 /* The module of a place that is known to be in none of them. */
 #define LINKAGE_ELSEWHERE UINT32_MAX
 
@@ -58,6 +61,8 @@ int linkage_add_function(struct linkage *linkage, uint32_t module, const char *n
 size_t linkage_count(const struct linkage *linkage);
 struct image *linkage_image(const struct linkage *linkage, uint32_t module);
 bool linkage_is_loaded(const struct linkage *linkage, uint32_t module);
+/* Whether it has more functions than LINKAGE_MAX_FUNCTIONS. */
+bool linkage_is_truncated(const struct linkage *linkage, uint32_t module);
 /* By address; several may share one. */
 const struct linked_function *linkage_functions(const struct linkage *linkage, uint32_t module,
 						size_t *ret_count);

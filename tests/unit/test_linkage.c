@@ -112,6 +112,23 @@ static void test_functions(void **state)
 	linked_fini(&linked);
 }
 
+static void test_too_many_functions(void **state)
+{
+	struct linked linked;
+	size_t count;
+
+	load(&linked, -1);
+	for (uint64_t i = 0; i < LINKAGE_MAX_FUNCTIONS; i++) {
+		assert_int_equal(linkage_add_function(linked.linkage, 0, "malloc", i, 1), 0);
+		assert_int_equal(linkage_is_truncated(linked.linkage, 0),
+				 i >= LINKAGE_MAX_FUNCTIONS - 3);
+	}
+	linkage_functions(linked.linkage, 0, &count);
+	assert_int_equal(count, LINKAGE_MAX_FUNCTIONS);
+	assert_false(linkage_is_truncated(linked.linkage, 1));
+	linked_fini(&linked);
+}
+
 static void test_names(void **state)
 {
 	struct linked linked;
@@ -267,10 +284,10 @@ static void test_fixed_address(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_functions),     cmocka_unit_test(test_names),
-		cmocka_unit_test(test_ifunc),	      cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_unrelocated),   cmocka_unit_test(test_stub),
-		cmocka_unit_test(test_fixed_address),
+		cmocka_unit_test(test_functions), cmocka_unit_test(test_too_many_functions),
+		cmocka_unit_test(test_names),	  cmocka_unit_test(test_ifunc),
+		cmocka_unit_test(test_memory),	  cmocka_unit_test(test_unrelocated),
+		cmocka_unit_test(test_stub),	  cmocka_unit_test(test_fixed_address),
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);

@@ -330,6 +330,27 @@ static void test_huge(void **state)
 	linked_fini(&linked);
 }
 
+/* What a pointer is initialized with is looked into, as long as it is within the bound. */
+static void test_many_initializers(void **state)
+{
+	struct linked linked;
+
+	load(&linked, "initializers", ".s",
+	     "	.globl malloc,free\n"
+	     "	.type malloc,@function\n"
+	     "	.type free,@function\n"
+	     "	.text\n"
+	     "malloc:	.rept 3000\n	call *pointer(%rip)\n	.endr\n	ret\n"
+	     "	.size malloc,.-malloc\n"
+	     "free: ret\n"
+	     "first:	.rept 300\n	nop\n	.endr\n	call dlsym@plt\n	ret\n"
+	     "	.data\n"
+	     "pointer: .quad first\n",
+	     "-shared -nostdlib");
+	assert_true(linked.points->truncated);
+	linked_fini(&linked);
+}
+
 static void check_damaged(int fd)
 {
 	struct image *image CLEANUP(image) = NULL;
@@ -395,8 +416,8 @@ int main(void)
 		cmocka_unit_test(test_plain_entries), cmocka_unit_test(test_not_an_allocator),
 		cmocka_unit_test(test_families),      cmocka_unit_test(test_aliases),
 		cmocka_unit_test(test_decisions),     cmocka_unit_test(test_many_calls),
-		cmocka_unit_test(test_huge),	      cmocka_unit_test(test_damage),
-		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_huge),	      cmocka_unit_test(test_many_initializers),
+		cmocka_unit_test(test_damage),	      cmocka_unit_test(test_no_memory),
 	};
 
 	return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
