@@ -184,11 +184,11 @@ __noinline int fault_account(__u64 address, __u32 flags)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct mm_struct *mm = BPF_CORE_READ(task, mm);
-	unsigned long pivots[MAPLE_64_PIVOTS];
+	struct maple_pivots pivots = {};
 	struct vm_area_struct *area;
 	__u64 start, end, stack;
 
-	area = vma_find(mm, address, pivots, &start, &end);
+	area = vma_find(mm, address, &pivots, &start, &end);
 	if (!area) {
 		loss_add(LOSS_FAULT_KIND, 0);
 		return ACCOUNT_FAULT_ANONYMOUS;

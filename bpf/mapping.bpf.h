@@ -222,14 +222,15 @@ static __always_inline void mmap_ends(long result)
 __noinline __u32 mapping_look(__u64 address)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-	unsigned long pivots[MAPLE_64_PIVOTS], flags;
+	struct maple_pivots pivots = {};
+	unsigned long flags;
 	__u64 start, end, begins = 0;
 	struct vm_area_struct *area;
 	__u32 found = FOUND_MAPPING;
 	const unsigned char *name;
 	struct file *file;
 
-	area = vma_find(BPF_CORE_READ(task, mm), address, pivots, &start, &end);
+	area = vma_find(BPF_CORE_READ(task, mm), address, &pivots, &start, &end);
 	if (!area)
 		return 0;
 	flags = BPF_CORE_READ(area, vm_flags);

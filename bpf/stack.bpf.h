@@ -47,13 +47,13 @@ struct walk {
 	__u32 tgid;
 	__u32 vma_next; /* counts the mappings looked up */
 	struct vma vmas[VMA_CACHE];
-	struct unwind_rule rule;	       /* of the frame in work */
-	unsigned long pivots[MAPLE_64_PIVOTS]; /* of a node of the tree of mappings */
-	struct image_look look;		       /* at the file in work */
-	__u64 frames[STACK_MAX_FRAMES];	       /* leaf first */
-	struct stack_chunk chunk;	       /* being built */
-	__u64 parent;			       /* id of the chunk interned last */
-	__u32 interned;			       /* frames interned so far, from the root */
+	struct unwind_rule rule;	/* of the frame in work */
+	struct maple_pivots pivots;	/* of the tree of mappings */
+	struct image_look look;		/* at the file in work */
+	__u64 frames[STACK_MAX_FRAMES]; /* leaf first */
+	struct stack_chunk chunk;	/* being built */
+	__u64 parent;			/* id of the chunk interned last */
+	__u32 interned;			/* frames interned so far, from the root */
 	__u32 own_image; /* the leaf's, whose frames are left out there; 0: none is */
 	__u32 slot;	 /* of `walks` that this is */
 	__u32 busy;
@@ -190,7 +190,7 @@ __noinline int walk_find_vma(__u32 slot, __u64 address)
 
 	if (!walk)
 		return VMA_CACHE;
-	area = vma_find((struct mm_struct *)walk->mm, address, walk->pivots, &start, &end);
+	area = vma_find((struct mm_struct *)walk->mm, address, &walk->pivots, &start, &end);
 	if (!area)
 		return VMA_CACHE;
 	place = walk->vma_next++ & (VMA_CACHE - 1);

@@ -32,24 +32,29 @@ struct vma {
 	__u32 executable;
 };
 
-/* The slot of a maple node that covers address. pivots is scratch space off the small BPF stack. */
+/* Of a node; scratch space of a search. */
+struct maple_pivots {
+	unsigned long last[MAPLE_64_PIVOTS];
+};
+
+/* The slot of a maple node that covers address. */
 static __always_inline __u64 maple_slot(const struct maple_node *node, __u32 type, __u64 address,
-					unsigned long pivots[MAPLE_64_PIVOTS])
+					struct maple_pivots *pivots)
 {
 	void *slot = NULL;
 	__u32 count, i;
 
 	if (type == MAPLE_ARANGE_64) {
 		count = MAPLE_ARANGE_PIVOTS;
-		bpf_core_read(pivots, sizeof(unsigned long) * MAPLE_ARANGE_PIVOTS,
+		bpf_core_read(pivots->last, sizeof(unsigned long) * MAPLE_ARANGE_PIVOTS,
 			      &node->ma64.pivot);
 	} else {
 		count = MAPLE_64_PIVOTS;
-		bpf_core_read(pivots, sizeof(unsigned long) * MAPLE_64_PIVOTS, &node->mr64.pivot);
+		bpf_core_read(pivots->last, sizeof(pivots->last), &node->mr64.pivot);
 	}
 	/* A pivot is the last index of its slot; 0 past the first means that the node ends here. */
 	for (i = 0; i < MAPLE_64_PIVOTS; i++) {
-		if (i >= count || address <= pivots[i] || (i && !pivots[i]))
+		if (i >= count || address <= pivots->last[i] || (i && !pivots->last[i]))
 			break;
 	}
 	if (type == MAPLE_ARANGE_64)
@@ -65,36 +70,40 @@ static __always_inline __u64 maple_slot(const struct maple_node *node, __u32 typ
 	return (__u64)slot;
 }
 
-/* The vm_area_struct whose range may cover address, or NULL. */
-static __always_inline struct vm_area_struct *vma_walk(struct mm_struct *mm, __u64 address,
-						       unsigned long pivots[MAPLE_64_PIVOTS])
+/*
+ * The address of the vm_area_struct whose range may cover address, or 0. A global function: it is
+ * verified once, not per search and attempt.
+ */
+__noinline __u64 vma_walk(__u64 mm, __u64 address, struct maple_pivots *pivots)
 {
-	__u64 entry = (__u64)BPF_CORE_READ(mm, mm_mt.ma_root);
+	__u64 entry = (__u64)BPF_CORE_READ((struct mm_struct *)mm, mm_mt.ma_root);
 	__u32 type;
 	int level;
 
+	if (!pivots)
+		return 0;
 	/* The root entry is marked as a node, or is the one mapping itself. */
 	if ((entry & 3) != 2 || entry < 4096)
-		return (struct vm_area_struct *)entry;
+		return entry;
 	for (level = 0; level < MAPLE_MAX_DEPTH; level++) {
 		type = entry >> 3 & 15;
 		entry = maple_slot((struct maple_node *)(entry & ~255ull), type, address, pivots);
 		if (type <= MAPLE_LEAF_64 || entry < 4096)
-			return (struct vm_area_struct *)entry;
+			return entry;
 	}
-	return NULL;
+	return 0;
 }
 
 /* The mapping of an address, and its range; NULL if none was found in two attempts. */
 static __always_inline struct vm_area_struct *vma_find(struct mm_struct *mm, __u64 address,
-						       unsigned long pivots[MAPLE_64_PIVOTS],
+						       struct maple_pivots *pivots,
 						       __u64 *ret_start, __u64 *ret_end)
 {
 	struct vm_area_struct *area;
 	int attempt;
 
 	for (attempt = 0; attempt < 2; attempt++) {
-		area = vma_walk(mm, address, pivots);
+		area = (struct vm_area_struct *)vma_walk((__u64)mm, address, pivots);
 		*ret_start = BPF_CORE_READ(area, vm_start);
 		*ret_end = BPF_CORE_READ(area, vm_end);
 		if (area && address >= *ret_start && address < *ret_end)
