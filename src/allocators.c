@@ -13,6 +13,7 @@
 #include "heaptap/unwind.h"
 #include "modules.h"
 #include "new_files.h"
+#include "points_log.h"
 #include "probe/catalog.h"
 #include "probe/linkage.h"
 #include "probe/nested_sets.h"
@@ -122,35 +123,6 @@ static void note_searched(struct allocators *allocators, const char *path)
 			 length ? ", " : "", path);
 }
 
-static void log_points(const struct image *image, const struct module_points *points)
-{
-	const char *path = image_path(image);
-	size_t delegating = 0;
-
-	for (size_t i = 0; i < points->count; i++) {
-		const struct probe_point *point = &points->entries[i];
-		unsigned long long offset = point->spec.offset - point->entry_offset;
-
-		log_verbose("Probe point: %s %s+%llu%s%s", path, point->name, offset,
-			    !point->why_entry ? ""
-			    : offset	      ? ": single-stepped, as "
-					      : ": the entry, as ",
-			    point->why_entry ? point->why_entry : "");
-	}
-	for (size_t i = 0; i < points->left_out_count; i++) {
-		const struct left_out *left_out = &points->left_out[i];
-
-		delegating += left_out->delegates;
-		if (!left_out->delegates)
-			log_verbose("Not probed: %s %s: %s%s%s", path, left_out->name,
-				    left_out->reason, left_out->other ? ", " : "",
-				    left_out->other ? left_out->other : "");
-	}
-	if (delegating)
-		log_verbose("Not probed: %s: %zu functions that only call others", path,
-			    delegating);
-}
-
 /* Tells the kernel side of a file's nested calls, under a number that the points carry. */
 static int add_nested_calls(struct allocators *allocators, const struct module *module,
 			    struct module_points *points, uint8_t number)
@@ -219,7 +191,7 @@ static int attach_module(struct allocators *allocators, struct new_files *files,
 	uint8_t number;
 	int err;
 
-	log_points(module->image, points);
+	points_log(module->image, points);
 	if (!points->count)
 		return 0;
 	err = nested_sets_number(&allocators->nested_sets, points->nested, points->nested_count,
