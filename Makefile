@@ -146,21 +146,21 @@ check: deps-check $(if $(KERNELS),deps-kernels) ## install what is missing, buil
 check-all: all workloads oracles $(UNIT_TESTS) $(REPLAYS)
 	$(Q)$(MAKE) --no-print-directory WERROR=1 CC=gcc OUTPUT=$(OUTPUT)/gcc all
 	$(Q)$(MAKE) --no-print-directory WERROR=1 CC=clang OUTPUT=$(OUTPUT)/clang all
-	$(Q)BUILD=$(OUTPUT) prove --failures --comments --exec tests/run-test tests/lint/*.t tests/oracle/*.t $(UNIT_TESTS) $(REPLAYS) \
+	$(Q)BUILD=$(OUTPUT) prove --timer --failures --comments --exec tests/run-test tests/lint/*.t tests/oracle/*.t $(UNIT_TESTS) $(REPLAYS) \
 		$(wildcard tests/e2e/*.bats) $(if $(KERNELS),tests/kernels/run.bash)
 
 .PHONY: check-unit
 check-unit: $(UNIT_TESTS) $(REPLAYS) ## unit tests and fuzz corpora alone: no root, seconds
-	$(Q)BUILD=$(OUTPUT) prove --failures --comments --exec tests/run-test $(UNIT_TESTS) $(REPLAYS)
+	$(Q)BUILD=$(OUTPUT) prove --timer --failures --comments --exec tests/run-test $(UNIT_TESTS) $(REPLAYS)
 
 .PHONY: check-e2e
 check-e2e: all workloads oracles ## end-to-end tests alone (root); E2E=name.bats picks one
-	$(Q)BUILD=$(OUTPUT) prove --failures --comments --exec tests/run-test $(if $(E2E),tests/e2e/$(E2E),tests/e2e/*.bats)
+	$(Q)BUILD=$(OUTPUT) prove --timer --failures --comments --exec tests/run-test $(if $(E2E),tests/e2e/$(E2E),tests/e2e/*.bats)
 
 .PHONY: check-kernels
 check-kernels: deps-kernels ## the main tests on Debian's 6.1 and 6.12 kernels under QEMU (root)
 	$(Q)$(MAKE) --no-print-directory all workloads oracles
-	$(Q)BUILD=$(OUTPUT) prove --failures --comments --exec tests/run-test tests/kernels/run.bash
+	$(Q)BUILD=$(OUTPUT) prove --timer --failures --comments --exec tests/run-test tests/kernels/run.bash
 
 .PHONY: fuzz
 fuzz: | $(OUTPUT) ## fuzz one parser with libFuzzer: make fuzz T=pprof SECONDS=60
