@@ -175,7 +175,7 @@ static bool write_each(struct writer *writer, struct job *job)
 	if (!err)
 		err = heap_divide(job->heap, division.count, series_of, &division);
 	if (err) {
-		log_error(err, "make the snapshot '%s'", job->reason);
+		log_error(err, "cannot make the snapshot '%s'", job->reason);
 		return false;
 	}
 	for (size_t i = 0; i < division.count; i++) {
