@@ -54,7 +54,8 @@ int refresh_choose(struct refresh *refresh, const struct snapshot_input *input,
 	if (!ranks)
 		return -ENOMEM;
 	for (int rank = 0; rank < REFRESH_RANKS; rank++) {
-		size_t first = first_behind(input, refresh->last[rank]);
+		bool turns = rank < REFRESH_SILENT;
+		size_t first = turns ? first_behind(input, refresh->last[rank]) : 0;
 
 		for (size_t n = 0; n < input->process_count && count < REFRESH_MAX; n++) {
 			size_t at = (first + n) % input->process_count;
@@ -62,7 +63,8 @@ int refresh_choose(struct refresh *refresh, const struct snapshot_input *input,
 
 			if (ranks[at] != rank || !process->pid)
 				continue;
-			refresh->last[rank] = process->serial;
+			if (turns)
+				refresh->last[rank] = process->serial;
 			/* It has executed another program. */
 			if (!has_pid(pids, count, process->pid))
 				pids[count++] = process->pid;

@@ -14,13 +14,15 @@
 enum refresh_rank {
 	REFRESH_RUNNING, /* has raw frames */
 	REFRESH_LEFT,	 /* likewise, but has ended: what it has written last may not be known */
-	REFRESH_SILENT,	 /* runs, and may have some by the time it has ended */
+	/* Runs, and may have some by the time it has ended. Always the first ones: of each that has
+	 * been looked at some files stay open. */
+	REFRESH_SILENT,
 	REFRESH_RANKS
 };
 
 /* All zero at first: the serials whose turn was last. */
 struct refresh {
-	uint32_t last[REFRESH_RANKS];
+	uint32_t last[REFRESH_SILENT];
 };
 
 /* Returns the number of processes in pids. -ENOMEM. */

@@ -95,6 +95,17 @@ static void test_turns(void **state)
 		assert_int_equal(seen[i], i < 3 * REFRESH_MAX);
 }
 
+static void test_silent(void **state)
+{
+	struct refresh refresh = {};
+	pid_t pids[REFRESH_MAX], again[REFRESH_MAX];
+
+	add_raw(*state, 100);
+	assert_int_equal(choose(&refresh, *state, PROCESSES, pids), REFRESH_MAX);
+	assert_int_equal(choose(&refresh, *state, PROCESSES, again), REFRESH_MAX);
+	assert_memory_equal(pids, again, sizeof(pids));
+}
+
 static void test_few(void **state)
 {
 	struct refresh refresh = {};
@@ -115,6 +126,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_raw_first, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_turns, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_silent, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_few, setup, teardown),
 	};
 
