@@ -208,7 +208,8 @@ int maps_open_file(pid_t pid, const struct mapping *mapping)
 		close(fd);
 		return -ENOENT;
 	}
-	err = -errno;
+	/* A process that is ending has no memory any more before it has no files in /proc. */
+	err = errno == ESRCH ? -ENOENT : -errno;
 	/* What stands at the path of a deleted file now is another file. */
 	if (mapping->path[0] != '/' || mapping->deleted)
 		return err;
