@@ -3,7 +3,7 @@
  * Which file backs an address: a walk of mm->mm_mt, the maple tree of mappings, without locks.
  *
  * bpf_find_vma() fails whenever another thread holds mmap_lock. The walk may meet a node that is
- * being replaced; whatever it finds is checked against the address, and tried once more. Nodes are
+ * being replaced; whatever it finds is checked against the address, and tried again. Nodes are
  * freed after an RCU grace period, which these programs hold off.
  */
 #ifndef HEAPTAP_VMA_BPF_H
@@ -94,7 +94,10 @@ __noinline __u64 vma_walk(__u64 mm, __u64 address, struct maple_pivots *pivots)
 	return 0;
 }
 
-/* The mapping of an address, and its range; NULL if none was found in two attempts. */
+/* A walk fails while the tree is changed under it. */
+#define VMA_ATTEMPTS 4
+
+/* The mapping of an address, and its range; NULL if none was found in so many attempts. */
 static __always_inline struct vm_area_struct *vma_find(struct mm_struct *mm, __u64 address,
 						       struct maple_pivots *pivots,
 						       __u64 *ret_start, __u64 *ret_end)
@@ -102,7 +105,7 @@ static __always_inline struct vm_area_struct *vma_find(struct mm_struct *mm, __u
 	struct vm_area_struct *area;
 	int attempt;
 
-	for (attempt = 0; attempt < 2; attempt++) {
+	for (attempt = 0; attempt < VMA_ATTEMPTS; attempt++) {
 		area = (struct vm_area_struct *)vma_walk((__u64)mm, address, pivots);
 		*ret_start = BPF_CORE_READ(area, vm_start);
 		*ret_end = BPF_CORE_READ(area, vm_end);
