@@ -168,6 +168,22 @@ static void test_not_elf(void **state)
 	assert_null(image);
 }
 
+/* Of a file whose program headers follow it. */
+static Elf64_Ehdr header_of(Elf64_Half phnum)
+{
+	return (Elf64_Ehdr){
+		.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
+			    EV_CURRENT},
+		.e_type = ET_DYN,
+		.e_machine = EM_X86_64,
+		.e_version = EV_CURRENT,
+		.e_ehsize = sizeof(Elf64_Ehdr),
+		.e_phoff = sizeof(Elf64_Ehdr),
+		.e_phentsize = sizeof(Elf64_Phdr),
+		.e_phnum = phnum,
+	};
+}
+
 /* Segments that wrap around or lie past the end of the file cover nothing. */
 static void test_hostile_segments(void **state)
 {
@@ -175,18 +191,7 @@ static void test_hostile_segments(void **state)
 		Elf64_Ehdr ehdr;
 		Elf64_Phdr phdrs[4];
 	} file = {
-		.ehdr =
-			{
-				.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64,
-					    ELFDATA2LSB, EV_CURRENT},
-				.e_type = ET_DYN,
-				.e_machine = EM_X86_64,
-				.e_version = EV_CURRENT,
-				.e_ehsize = sizeof(Elf64_Ehdr),
-				.e_phoff = sizeof(Elf64_Ehdr),
-				.e_phentsize = sizeof(Elf64_Phdr),
-				.e_phnum = 4,
-			},
+		.ehdr = header_of(4),
 		.phdrs =
 			{
 				{.p_type = PT_LOAD, .p_vaddr = UINT64_MAX - 3, .p_filesz = 64},
@@ -216,18 +221,7 @@ static void test_many_headers(void **state)
 		Elf64_Ehdr ehdr;
 		Elf64_Phdr phdrs[1025];
 	} file = {
-		.ehdr =
-			{
-				.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64,
-					    ELFDATA2LSB, EV_CURRENT},
-				.e_type = ET_DYN,
-				.e_machine = EM_X86_64,
-				.e_version = EV_CURRENT,
-				.e_ehsize = sizeof(Elf64_Ehdr),
-				.e_phoff = sizeof(Elf64_Ehdr),
-				.e_phentsize = sizeof(Elf64_Phdr),
-				.e_phnum = 1024,
-			},
+		.ehdr = header_of(1024),
 	};
 
 	assert_int_equal(open_bytes(&file, sizeof(file)), 0);
